@@ -13,7 +13,7 @@ from .commands import Commands
 from .contract import LARGEST_STRIDE, ROW_ALIGNMENT, Opcode, PoolFlag, UpdateFlag
 from .errors import BatchError, DeviceError, RegistrationError
 from .futures import Completion, Future
-from .memory import Array, Buffer, Held, span
+from .memory import Array, Buffer, Held
 from .results import Done, RowList
 from .row_bags import bag_lengths, distinct_rows, row_weights
 from .row_lists import Rows, row_list
@@ -87,8 +87,9 @@ class Arithmetic:
             if factors is not None:
                 operands["weights"] = commands.staging.stage(factors, held)
                 flags |= PoolFlag.WEIGHTED
-            pooled = None  # where the device writes, unless it writes to `target`
-            if target is not None and not table.padded:
+            lease = None  # where the device writes, unless it writes to `target`
+            possible = not table.padded
+            if target is not None and commands.regions.in_place(possible, "out", target):
                 operands["destination"] = commands.regions.reach(
                     target, "out", True, ROW_ALIGNMENT, held)
                 operands["stride"] = stride_of(target, "out", table)
@@ -96,14 +97,19 @@ class Arithmetic:
                     operands["targets"] = commands.staging.stage(places.astype(np.uint32), held)
                     flags |= PoolFlag.LISTED
             else:
+                if target is not None and possible:  # on a card that reaches the host's memory
+                    commands.regions.check(target, "out", ROW_ALIGNMENT, held)
+                    stride_of(target, "out", table)
                 lease = commands.results.lease(len(bags) * table.row_bytes, held)
                 operands |= {"destination": lease.address, "stride": table.row_bytes}
-                pooled = lease.rows(table.dtype, len(bags), table.row_bytes)[:, :table.dim]
 
             def finish(c: Completion) -> NDArray[Any]:
                 commands.check(c, listed)
-                if pooled is not None:
-                    result[chosen] = pooled.reshape(-1, *result.shape[1:])
+                if lease is not None:
+                    pooled = lease.written(
+                        table.dtype, len(bags) * table.row_bytes // table.dtype.itemsize)
+                    result[chosen] = pooled.reshape(len(bags), -1)[:, :table.dim].reshape(
+                        -1, *result.shape[1:])
                 return result
 
             return commands.submit(Opcode.POOL, operands | {"flags": flags}, finish, held)
@@ -167,16 +173,15 @@ class Arithmetic:
                         held: Held) -> dict[str, int] | None:
         """Operands that name gradients in place, or None where the device cannot read them."""
         row, stride = gradients.shape[1] * gradients.itemsize, gradients.strides[0]
-        if table.padded or stride % ROW_ALIGNMENT or not row <= stride <= LARGEST_STRIDE or (
-                gradients.strides[1] != gradients.itemsize):
+        possible = (not table.padded and not stride % ROW_ALIGNMENT
+                    and row <= stride <= LARGEST_STRIDE
+                    and gradients.strides[1] == gradients.itemsize)
+        regions = self._commands.regions
+        address = regions.find_in_place(gradients, ROW_ALIGNMENT, held) if possible else None
+        if address is None:
+            regions.in_place(False, "gradients", gradients)
             return None
-        host, size = span(gradients)
-        buffer = self._commands.regions.find(host, size)
-        if buffer is None or (host - buffer.host) % ROW_ALIGNMENT:
-            return None
-        buffer.check()
-        held.use(buffer)
-        return {"gradients": buffer.packed(host - buffer.host), "stride": stride}
+        return {"gradients": address, "stride": stride}
 
     def _stage_gradients(self, gradients, table, held):
         """Operands that name a copy of gradients, padded like the rows."""
@@ -217,12 +222,12 @@ def _check_updatable(tables: Sequence[Table], with_state: bool) -> None:
             if not buffer.writable:
                 raise RegistrationError(f"{buffer.name} cannot be written: it was registered from "
                                         f"a read-only array")
-        if not with_state or table.state is None:
+        if not with_state or not table.state_bytes:
             continue
-        if (table.state_bytes, table.state.dtype) != (ADAGRAD_STATE_BYTES, np.float32):
+        if (table.state_bytes, table.state_dtype) != (ADAGRAD_STATE_BYTES, np.float32):
             raise RegistrationError(
                 f"row-wise Adagrad keeps one float32 per row: {table!r} has state of "
-                f"{table.state.dtype}, {table.state_bytes} bytes a row")
+                f"{table.state_dtype}, {table.state_bytes} bytes a row")
         if table.padded:
             raise RegistrationError(
                 f"row-wise Adagrad takes the mean over every carried byte of a row, but the rows "

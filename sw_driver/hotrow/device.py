@@ -201,7 +201,7 @@ class Device:
         self._commands.settings.timeout = seconds
 
     def register_table(self, weights: Array, name: str | None = None, state: Array | None = None,
-                       partition: tuple[int, int] = (0, 1)) -> Table:
+                       partition: tuple[int, int] = (0, 1), on_card: bool = False) -> Table:
         """Register an embedding table; the device works on the array's own memory.
 
         Parameters
@@ -215,10 +215,15 @@ class Device:
             Optimizer state, contiguous, 4, 8, 16 or 32 bytes a row.
         partition : (int, int)
             (part, parts): which of how many equal parts of the directory serves the table.
+        on_card : bool
+            The rows live on the card, as in `register`.
         """
         with self._commands.lock:
             self._commands.check_open()
-            return self._commands.tables.add(weights, name, state, partition)
+            table = self._commands.tables.add(weights, name, state, partition, on_card)
+            if table.on_card:
+                table.refresh = self.flush
+            return table
 
     def unregister_table(self, table: Table) -> None:
         """Unregister a table; its rows lose their slots.
@@ -243,11 +248,54 @@ class Device:
         """The registered tables, by number."""
         return self._commands.tables.registered
 
-    def register(self, array: Array, writable: bool = True) -> Buffer:
-        """Register memory for batches or rows, so that the device uses it without a copy."""
+    def register(self, array: Array, writable: bool = True, on_card: bool = False) -> Buffer:
+        """Register memory for batches or rows, so that the device uses it without a copy.
+
+        Parameters
+        ----------
+        array : numpy.ndarray or CPU torch tensor
+        writable : bool
+            Whether the device may write to it.
+        on_card : bool
+            The memory lives on the card, where that has memory of its own: it is sent once, before
+            the next command. The host reads it after `flush`, and calls `upload` after a write.
+            Where the card reaches the host's memory, this changes nothing.
+        """
         with self._commands.lock:
             self._commands.check_open()
-            return self.regions.add(array, writable)
+            return self.regions.add(array, writable, owner="card" if on_card else "both")
+
+    @property
+    def reaches_host(self) -> bool:
+        """Whether the card works on the host's memory in place; else on copies over a link."""
+        return self.regions.reaches_host
+
+    def flush(self) -> None:
+        """Bring memory on the card up to date on the host, once commands under way have completed.
+
+        Raises
+        ------
+        HostWriteError
+            Naming bytes that the host wrote since the last `flush` or `upload`: commands in between
+            did not see them.
+        """
+        self._with_card_memory(self.regions.flush)
+
+    def upload(self) -> None:
+        """Bring memory on the card up to date on the host, then send what the host wrote to it.
+
+        Raises
+        ------
+        HostWriteError
+            Naming bytes that the host and the card both wrote.
+        """
+        self._with_card_memory(self.regions.upload)
+
+    def _with_card_memory(self, call):
+        with self._commands.lock:
+            self._commands.check_open()
+            self._commands.poll()
+            call()
 
     def unregister(self, buffer: Buffer) -> None:
         """End a registration made by `register`."""
@@ -311,8 +359,12 @@ class Device:
                     commands.give_up("the device was closed", min(self.timeout, _FAREWELL))
                 commands.tables.remove_all()
                 commands.regions.remove_all()
-            except TransportError:
-                pass  # and a transport that is gone
+            except TransportError as gone:  # which leaves nothing to unregister
+                lost = self.regions.on_card
+                if lost:
+                    raise TransportError(
+                        f"{gone}; what the card wrote since the last flush() is lost: "
+                        f"{', '.join(buffer.name for buffer in lost)}") from gone
             finally:
                 commands.closed = True
                 self.transport.close()

@@ -24,6 +24,29 @@ class RegistrationError(Error):
     """A buffer or table that cannot be registered, or that changed since it was registered."""
 
 
+class HostWriteError(RegistrationError):
+    """The host wrote to memory that is on the card.
+
+    Attributes
+    ----------
+    address : int
+        Where the card has the memory.
+    first, end : int
+        Bytes of it.
+    both : bool
+        Whether the card wrote to them, too.
+    """
+
+    def __init__(self, address: int, first: int, end: int, both: bool = False,
+                 where: str = "an array"):
+        self.address, self.first, self.end, self.both = address, first, end, both
+        written = "and the card both wrote" if both else "wrote"
+        advice = ("restore what flush() last fetched" if both else
+                  "call upload() after such a write, before the next command")
+        super().__init__(f"the host {written} to bytes {first} to {end - 1} of {where}, which is "
+                         f"on the card: {advice}")
+
+
 class BatchError(Error):
     """A batch or list of rows that the device cannot serve.
 

@@ -243,10 +243,10 @@ class Lookup:
                 self._batches.check(staged, c)
                 popular, unique = c["popular"], c["unique"]
                 order = np.empty(samples, np.int64)
-                order[:popular] = lists["popular"].view("<u4", popular)
-                order[popular:] = lists["nonpopular"].view("<u4", samples - popular)
-                slots = lists["slots"].view("<u4", lookups).copy()
-                entries = lists["misses"].view(ROW_ENTRY, unique)
+                order[:popular] = lists["popular"].written("<u4", popular)
+                order[popular:] = lists["nonpopular"].written("<u4", samples - popular)
+                slots = lists["slots"].written("<u4", lookups).copy()
+                entries = lists["misses"].written(ROW_ENTRY, unique)
                 entries = entries.copy()
                 misses = RowList(entries["table"], entries["row"], tables=staged.tables)
                 if c["refused"]:
@@ -270,7 +270,7 @@ class Lookup:
 
             def finish(c: Completion) -> HotRows:
                 commands.check(c)
-                entries = found.view(HARVEST_ENTRY, c["entries"])
+                entries = found.written(HARVEST_ENTRY, c["entries"])
                 entries = entries[entries["row"] <= tables.last_rows[entries["table"]]]
                 table, row, count = (np.ascontiguousarray(entries[name])
                                      for name in ("table", "row", "count"))
@@ -294,7 +294,7 @@ class Lookup:
                 if opcode is Opcode.INSTALL:
                     tables.in_directory.update(np.unique(rows.table).tolist())
                 commands.check(c, rows)
-                return result(c, slots.view("<u4", len(rows)).copy())
+                return result(c, slots.written("<u4", len(rows)).copy())
 
             return commands.submit(opcode, {
                 "source": commands.staging.stage_rows(rows, held), "slots": slots.address,

@@ -162,11 +162,13 @@ class Buffer:
         Host address of the first byte, and bytes up to the last.
     device_address : int or None
         Where the device sees the first byte.
+    on_card : bool
+        Whether the card has the memory, and the host reads and writes it between flushes only.
     holders : set of Held
         The commands under way that use it.
     """
 
-    def __init__(self, name: str, source: Any, writable: bool):
+    def __init__(self, name: str, source: Any, writable: bool, on_card: bool = False):
         self.name = name
         self.array = as_array(source)
         self.host, self.nbytes = span(self.array)
@@ -177,7 +179,7 @@ class Buffer:
         if writable and not self.array.flags.writeable:
             raise RegistrationError(
                 f"{name} is a read-only array: register it with writable=False")
-        self.writable = writable
+        self.writable, self.on_card = writable, on_card
         self.handle: int | None = None
         self.device_address: int | None = None
         self.holders: set[Held] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,8 @@ from .contract import ROW_ALIGNMENT, STATE_ALIGNMENT, GatherFlag, Opcode
 from .errors import RegistrationError
 from .futures import Completion, Future
 from .integers import Integers
-from .memory import Array, Buffer, Held, span
+from .memory import Array, Buffer, Held
+from .pool import Lease
 from .results import Done
 from .row_lists import Rows, check_distinct, is_known, row_list
 from .row_operands import RowOperands
@@ -61,29 +63,35 @@ class Mover:
             operands = self._rows.stage(listed, tables, held)
             every = slice(count)
             chosen: slice | Integers = every if places is None else places
-            copies: list[tuple[NDArray[Any], slice | Integers, NDArray[Any]]] = []
+            copies: list[tuple[NDArray[Any], slice | Integers, Lease, int, int]] = []
             result = np.empty((count, table.dim), table.dtype) if target is None else target
             # The device writes whole rows, padding included, and packed state.
             packed = state is None or state.flags.c_contiguous
-            if target is not None and not table.padded and packed:
+            possible = target is not None and not table.padded and packed
+            if commands.regions.in_place(possible, "out or state_out", target, state):
                 operands |= self._in_place(table, target, state, places, held)
             else:
+                if possible:  # on a card that reaches the host's memory
+                    self._check_out(table, target, state, held)
                 lease = commands.results.lease(count * table.row_bytes, held)
                 operands |= {"destination": lease.address, "stride": table.row_bytes}
-                moved = lease.rows(table.dtype, count, table.row_bytes)[:, :table.dim]
-                copies.append((result, every if target is None else chosen, moved))
+                copies.append((result, every if target is None else chosen, lease,
+                               table.row_bytes, table.dim))
                 if state is not None:
                     lease = commands.results.lease(count * table.state_bytes, held)
                     operands["state_destination"] = lease.address
-                    moved = lease.rows(state.dtype, count, table.state_bytes)
-                    copies.append((state, chosen, moved))
+                    copies.append((state, chosen, lease, table.state_bytes,
+                                   table.state_bytes // state.itemsize))
             if state is not None:
                 operands["flags"] = operands.get("flags", 0) | GatherFlag.STATE
 
             def finish(c: Completion) -> NDArray[Any]:
                 commands.check(c, listed)
-                for destination, where, moved in copies:
-                    destination[where] = moved.reshape(-1, *destination.shape[1:])
+                for destination, where, lease, row_bytes, columns in copies:
+                    moved = lease.written(
+                        destination.dtype, count * row_bytes // destination.itemsize)
+                    destination[where] = moved.reshape(count, -1)[:, :columns].reshape(
+                        -1, *destination.shape[1:])
                 return result
 
             return commands.submit(Opcode.GATHER, operands, finish, held)
@@ -149,6 +157,14 @@ class Mover:
                 state, "state_out", True, STATE_ALIGNMENT, held)
         return operands
 
+    def _check_out(self, table, target, state, held):
+        """Refuse arrays that `_in_place` would refuse."""
+        regions = self._commands.regions
+        regions.check(target, "out", ROW_ALIGNMENT, held)
+        stride_of(target, "out", table)
+        if state is not None:
+            regions.check(state, "state_out", STATE_ALIGNMENT, held)
+
     def _find_slots(self, table: Table, arrays: dict[str, NDArray[Any]],
                     held: Held) -> dict[str, int] | None:
         """Operands of a SCATTER that reads the caller's arrays, or None where it cannot."""
@@ -156,20 +172,16 @@ class Mover:
         wanted = {"rows": (values, ROW_ALIGNMENT)}
         if state is not None:
             wanted["state_rows"] = (state, STATE_ALIGNMENT)
-        if table.padded or (state is not None and not state.flags.c_contiguous):
-            return None
-        try:
-            operands = {"stride": stride_of(values, "values", table)}
-        except RegistrationError:
-            return None
+        regions, operands = self._commands.regions, {}
+        if not table.padded and (state is None or state.flags.c_contiguous):
+            with suppress(RegistrationError):
+                operands["stride"] = stride_of(values, "values", table)
         for name, (array, alignment) in wanted.items():
-            host, size = span(array)
-            buffer = self._commands.regions.find(host, size)
-            if buffer is None or (host - buffer.host) % alignment:
+            address = regions.find_in_place(array, alignment, held) if operands else None
+            if address is None:
+                regions.in_place(False, "values or state", values, state)
                 return None
-            buffer.check()
-            held.use(buffer)
-            operands[name] = buffer.packed(host - buffer.host)
+            operands[name] = address
         return operands
 
     def _stage_slots(self, table, arrays, places, count, held):
@@ -183,7 +195,7 @@ class Mover:
         operands = {"rows": lease.address, "stride": table.row_bytes}
         if "state" in arrays:
             lease = staging.lease(count * table.state_bytes, held)
-            packed = lease.rows(table.state.dtype, count, table.state_bytes)
+            packed = lease.rows(table.state_dtype, count, table.state_bytes)
             packed[:] = arrays["state"][chosen].reshape(count, -1)
             operands["state_rows"] = lease.address
         return operands
@@ -196,7 +208,7 @@ def _slot_arrays(table: Table, rows: tuple[str, Any], state: tuple[str, Any],
     if value is not None:
         row_bytes = table.dim * table.dtype.itemsize
         arrays[name] = slot_array(value, name, table.dtype, row_bytes, writable)
-    if states is not None and table.state is not None:
+    if states is not None and table.state_dtype is not None:
         arrays[of_state] = slot_array(
-            states, of_state, table.state.dtype, table.state_bytes, writable)
+            states, of_state, table.state_dtype, table.state_bytes, writable)
     return arrays

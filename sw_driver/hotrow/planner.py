@@ -252,10 +252,9 @@ def observation(completion: Completion) -> Observation:
 
 def _read_plan(completion, number, staged, lists, room, first_bypassed):
     """The lists of a plan, with each bypassed row once."""
-    words = lists.view("<u4", room * _ROOMS)
-    slots, entries = words[:staged.batch.lookups].copy(), completion["entries"]
-    fills = _placed(words, room, "fill", entries, staged.tables)
-    evictions = _placed(words, room, "victim", completion["evictions"], None)
+    slots, entries = lists.written("<u4", staged.batch.lookups).copy(), completion["entries"]
+    fills = _placed(lists, room, "fill", entries, staged.tables)
+    evictions = _placed(lists, room, "victim", completion["evictions"], None)
     if completion["refused"]:
         fills = _fold_bypassed(slots, fills, first_bypassed)
     again, wait_for = entries - len(fills), completion["wait_for"]
@@ -265,11 +264,11 @@ def _read_plan(completion, number, staged, lists, room, first_bypassed):
                 completion["end"])
 
 
-def _placed(words, room, what, count, tables):
+def _placed(lists, room, what, count, tables):
     """Copies of the rows in a list and of their slots: PlacedRows."""
     first, at = _LISTS[f"{what}_slots"] * room, _LISTS[f"{what}s"] * room
-    entries = words[at:at + 2 * count].copy()
-    return PlacedRows(entries[1::2], entries[::2], words[first:first + count].copy(),
+    entries = lists.written("<u4", 2 * count, at).copy()
+    return PlacedRows(entries[1::2], entries[::2], lists.written("<u4", count, first).copy(),
                       tables=tables)
 
 

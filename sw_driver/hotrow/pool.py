@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .contract import LIST_ALIGNMENT
+from .errors import RegistrationError
 from .memory import Buffer, Held
 from .regions import Regions
 from .results import RowList
@@ -16,9 +17,17 @@ SLAB_BYTES = 1 << 20  # of the first slab; each further slab doubles the total
 class Lease:
     """Part of a slab: `bytes` uint8[size], and its address operand."""
 
-    def __init__(self, slab: Buffer, offset: int, size: int):
+    def __init__(self, regions: Regions, slab: Buffer, offset: int, size: int):
+        self._regions, self.slab, self.offset = regions, slab, offset
         self.bytes = slab.array[offset:offset + size]
         self.address = slab.packed(offset)
+
+    def written(self, dtype: DTypeLike, count: int, first: int = 0) -> NDArray[Any]:
+        """`count` elements of `dtype` from element `first` on, as the card wrote them."""
+        dtype = np.dtype(dtype)
+        at, size = first * dtype.itemsize, count * dtype.itemsize
+        self._regions.fetch(self.slab, self.offset + at, size)
+        return self.bytes[at:at + size].view(dtype)
 
     def view(self, dtype: DTypeLike, count: int) -> NDArray[Any]:
         """The first `count` elements of `dtype`."""
@@ -50,22 +59,25 @@ class Pool:
         self._free: dict[int, dict[Lease, None]] = {}  # by size, the last one released first
 
     def lease(self, size: int, held: Held) -> Lease:
-        """At least `size` bytes on a 64-byte boundary, until `held` is released."""
-        size = max(LIST_ALIGNMENT, 1 << (size - 1).bit_length())
+        """At least `size` bytes on a 64-byte boundary, until `held` is released.
+
+        What the host writes to them before the next command reaches the card.
+        """
+        used, size = size, max(LIST_ALIGNMENT, 1 << (size - 1).bit_length())
         free = self._free.setdefault(size, {})
         lease = free.popitem()[0] if free else self._carve(size)
         held.at_end(free.setdefault, lease, None)
+        if not self._writable:
+            self._regions.send_later(lease.slab, lease.offset, used)
         return lease
 
     def stage(self, array: NDArray[Any], held: Held) -> int:
         """Address at which the device finds a flat array: in place where it can be, else a copy."""
-        host = array.ctypes.data
-        if host % LIST_ALIGNMENT == 0 and array.flags.c_contiguous:
-            buffer = self._regions.find(host, array.nbytes)
-            if buffer is not None:
-                buffer.check()
-                held.use(buffer)
-                return buffer.packed(host - buffer.host)
+        if array.ctypes.data % LIST_ALIGNMENT == 0 and array.flags.c_contiguous and array.size:
+            address = self._regions.find_in_place(array, 1, held)
+            if address is not None:
+                return address
+        self._regions.in_place(False, "the list", array)
         lease = self.lease(array.nbytes, held)
         lease.view(array.dtype, len(array))[:] = array
         return lease.address
@@ -80,9 +92,18 @@ class Pool:
     def _carve(self, size):
         if not self._slabs or self._carved + size > self._slabs[-1].nbytes:
             total = sum(slab.nbytes for slab in self._slabs)
-            memory = self._regions.empty(max(self._slab_bytes, total, size), np.uint8)
-            slab = self._regions.add(memory, self._writable, f"staging slab {len(self._slabs)}")
+            slab = self._add_slab(max(self._slab_bytes, total, size), size)
             self._slabs, self._carved = [*self._slabs, slab], 0
-        lease = Lease(self._slabs[-1], self._carved, size)
+        lease = Lease(self._regions, self._slabs[-1], self._carved, size)
         self._carved += size
         return lease
+
+    def _add_slab(self, size, least):
+        """A slab of `size` bytes, or of `least` where the card has no room for it."""
+        try:
+            return self._regions.add(self._regions.empty(size, np.uint8), self._writable,
+                                     f"staging slab {len(self._slabs)}", owner="driver")
+        except RegistrationError:
+            if size == least:
+                raise
+            return self._add_slab(least, least)

@@ -1,11 +1,13 @@
 """The memory regions of a device: which buffer has which handle."""
 
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .contract import OFFSET_WIDTH, unpack_address
-from .errors import RegistrationError
+from .errors import HostWriteError, RegistrationError
 from .memory import Buffer, Held, empty, span
 from .registers import Registers
 from .transport import Transport
@@ -27,17 +29,28 @@ class Regions:
     ----------
     empty : callable
         Allocates memory that the card can reach, with the signature of `hotrow.empty`.
+    reaches_host : bool
+        Whether the card works on the host's memory in place; else on copies of it.
     """
 
     def __init__(self, transport: Transport, registers: Registers, handles: int):
         self._transport, self._registers, self._handles = transport, registers, handles
         self.empty = getattr(transport, "empty", empty)
+        self.reaches_host: bool = getattr(transport, "reaches_host", True)
+        self._copies: Any = transport  # where it does not reach the host
         self._buffers: list[Buffer | None] = []  # by handle, up to the highest in use
+        self._unsent: list[tuple[Buffer, int, int]] = []  # (memory of the driver, offset, bytes)
 
     def clear(self) -> None:
         """Remove every region from the card: another program may have left some."""
         for handle in range(self._handles):
             self._commit(handle, 0)
+
+    @property
+    def on_card(self) -> list[Buffer]:
+        """Buffers whose memory is on the card alone."""
+        return [] if self.reaches_host else [
+            buffer for buffer in self._buffers if buffer and buffer.on_card]
 
     def remove_all(self) -> None:
         """Unregister every buffer, also those that a command under way uses."""
@@ -45,7 +58,7 @@ class Regions:
             self.drop(buffer)
 
     def add(self, source: Any, writable: bool, name: str | None = None,
-            held: Held | None = None) -> Buffer:
+            held: Held | None = None, owner: str = "both") -> Buffer:
         """Register memory.
 
         Parameters
@@ -56,6 +69,8 @@ class Regions:
             For messages.
         held : Held, optional
             Unregister it when the command has completed.
+        owner : str
+            "both", "card" or "driver": who writes to it, see `link.card_memory`.
 
         Raises
         ------
@@ -63,7 +78,7 @@ class Regions:
             If the memory is misaligned, read-only though `writable` is set, no handle is free, or
             the device's addresses have no room for it.
         """
-        buffer = Buffer(name or "the buffer", source, writable)
+        buffer = Buffer(name or "the buffer", source, writable, owner == "card")
         handle = self._buffers.index(None) if None in self._buffers else len(self._buffers)
         if handle == self._handles:
             raise RegistrationError(
@@ -78,7 +93,9 @@ class Regions:
         try:
             buffer.handle = handle
             self._buffers[handle:handle + 1] = [buffer]
-            buffer.device_address = self._transport.attach(buffer.bytes, writable)
+            buffer.device_address = (
+                self._transport.attach(buffer.bytes, writable) if self.reaches_host
+                else self._copies.attach(buffer.bytes, writable, owner))
             self._registers.write_wide("REGION_BASE", buffer.device_address)
             self._registers.write_wide("REGION_SIZE", buffer.nbytes)
             self._commit(handle, _VALID | (_WRITABLE if writable else 0))
@@ -112,6 +129,110 @@ class Regions:
                 return buffer
         return None
 
+    def in_place(self, possible: bool, what: str, *arrays: NDArray[Any] | None) -> bool:
+        """Whether a command uses arrays where they are; else the driver copies them.
+
+        Parameters
+        ----------
+        possible : bool
+            Whether the card can use arrays of such a layout.
+        what : str
+            Their name in messages.
+        arrays : numpy.ndarray or None
+
+        Raises
+        ------
+        RegistrationError
+            If it is impossible, and one of them is on the card, so that the host has no contents
+            to copy.
+        """
+        if self.reaches_host:
+            return possible
+        on_card = any(self._shares_card(array) for array in arrays if array is not None)
+        if on_card and not possible:
+            raise RegistrationError(
+                f"{what} is in memory that is on the card, and the command cannot use it there: "
+                f"call flush(), and pass a copy")
+        return on_card
+
+    def find_in_place(self, array: NDArray[Any], alignment: int, held: Held) -> int | None:
+        """Address operand of registered memory that the device reads in place, or None."""
+        if not (self.reaches_host or self._shares_card(array)):
+            return None
+        host, size = span(array)
+        buffer = self.find(host, size)
+        if buffer is None or (host - buffer.host) % alignment:
+            return None
+        buffer.check()
+        held.use(buffer)
+        return buffer.packed(host - buffer.host)
+
+    def _shares_card(self, array):
+        """Whether an array shares memory with a buffer that is on the card."""
+        return any(np.may_share_memory(array, buffer.bytes) for buffer in self.on_card)
+
+    def send_later(self, buffer: Buffer, offset: int, size: int) -> None:
+        """Send bytes of memory of the driver before the next command."""
+        if not self.reaches_host:
+            self._unsent.append((buffer, offset, size))
+
+    def send(self) -> None:
+        """Send what `send_later` named; the next call continues after an interrupt."""
+        while self._unsent:
+            buffer, offset, size = self._unsent[0]
+            if buffer.device_address is not None:
+                self._copies.send(buffer.device_address + offset, size)
+            del self._unsent[0]
+
+    def fetch(self, buffer: Buffer, offset: int, size: int) -> None:
+        """Fetch bytes that the card wrote to memory of the driver."""
+        if not self.reaches_host and size:
+            assert buffer.device_address is not None
+            self._copies.fetch(buffer.device_address + offset, size)
+
+    def flush(self, buffer: Buffer | None = None) -> None:
+        """Fetch what the card wrote to memory on the card, or only to that of a buffer.
+
+        Raises
+        ------
+        HostWriteError
+            The host wrote to it since the last flush.
+        """
+        if self.reaches_host or (buffer and not buffer.on_card):
+            return
+        with self._named():
+            if buffer is None:
+                self._copies.flush()
+            elif buffer.device_address is not None:
+                self._copies.flush(buffer.device_address)
+
+    def upload(self) -> None:
+        """`flush`, and send what the host wrote to memory on the card.
+
+        Raises
+        ------
+        HostWriteError
+            Host and card wrote to the same bytes.
+        """
+        if not self.reaches_host:
+            with self._named():
+                self._copies.upload()
+
+    @contextmanager
+    def _named(self):
+        """Name the memory in a HostWriteError."""
+        try:
+            yield
+        except HostWriteError as error:
+            for buffer in self.on_card:
+                first = error.address + error.first - (buffer.device_address or 0)
+                if 0 <= first < buffer.nbytes:
+                    row = first // buffer.array.strides[0] if buffer.array.ndim else 0
+                    raise HostWriteError(
+                        error.address, first, first + error.end - error.first, error.both,
+                        f"{buffer.name} (row {row})") from None
+            raise
+
     def reach(self, array: NDArray[Any], what: str, writable: bool, alignment: int,
               held: Held) -> int:
         """Address operand of an array that the device uses in place.
@@ -135,12 +256,28 @@ class Regions:
         """
         host, size = span(array)
         buffer = self.find(host, size, writable) or self.add(array, writable, what, held)
+        self._use(buffer, host, what, alignment, held)
+        return buffer.packed(host - buffer.host)
+
+    def check(self, array: NDArray[Any], what: str, alignment: int, held: Held) -> None:
+        """Refuse an array to write to that `reach` would refuse, although the driver copies it.
+
+        Arguments and errors as in `reach`.
+        """
+        host, size = span(array)
+        buffer = self.find(host, size, True)
+        if buffer is None:
+            Buffer(what, array, True)
+        else:
+            self._use(buffer, host, what, alignment, held)
+
+    @staticmethod
+    def _use(buffer, host, what, alignment, held):
         buffer.check()
         if (host - buffer.host) % alignment:
             raise RegistrationError(
                 f"{what} starts at {host:#x}, which is not a multiple of {alignment} bytes")
         held.use(buffer)
-        return buffer.packed(host - buffer.host)
 
     def describe(self, address: int) -> str:
         """An address operand in words."""
@@ -152,6 +289,7 @@ class Regions:
         """Unregister a buffer, whether or not a command uses it; a second call does nothing."""
         if buffer.handle is None:
             return
+        self.flush(buffer)
         self._commit(buffer.handle, 0)
         if buffer.device_address is not None:
             address, buffer.device_address = buffer.device_address, None

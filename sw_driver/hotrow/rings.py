@@ -69,7 +69,8 @@ class CommandQueue:
         self._entries, self._registers, self._lock = entries, registers, lock
         self._settings, self._account = settings, account
         size = entries * (COMMAND.itemsize + COMPLETION.itemsize)
-        self._ring = regions.add(regions.empty(size, np.uint8), True, f"rings of the {name} queue")
+        self._regions, self._ring = regions, regions.add(
+            regions.empty(size, np.uint8), True, f"rings of the {name} queue", owner="driver")
         self._prefix = f"{name.upper()}_"  # of its registers
         self._labels = {opcode: f"{opcode.name} on the {name} queue" for opcode in Opcode}
         memory, self._split = self._ring.array.data, entries * COMMAND.itemsize
@@ -121,7 +122,10 @@ class CommandQueue:
         future = Future(self, self._labels[opcode], number, finish, held, lost)
         _COMMAND.write(self._commands, number % self._entries,
                        operands | {"opcode": opcode, "tag": number % _MODULUS})
+        self._regions.send_later(self._ring, number % self._entries * COMMAND.itemsize,
+                                 COMMAND.itemsize)
         self._outstanding.append(future)
+        self._regions.send()
         self._write("TAIL", self._submitted % _MODULUS)
         return future
 
@@ -134,6 +138,7 @@ class CommandQueue:
         with self._lock:
             landed = (self._read("COMPLETED") - self._completed) % _MODULUS
             last = self._completed + min(landed, len(self._outstanding))
+            self._fetch_completions(self._completed, last)
             while self._outstanding and self._outstanding[0].number < last:
                 self._complete_first()
 
@@ -188,6 +193,15 @@ class CommandQueue:
     def _submitted(self):
         """Commands submitted since the queue was started."""
         return self._outstanding[-1].number + 1 if self._outstanding else self._completed
+
+    def _fetch_completions(self, first, last):
+        """Let the host have the completions of commands `first` to `last` - 1."""
+        while first < last:
+            at = first % self._entries
+            count = min(last - first, self._entries - at)
+            self._regions.fetch(self._ring, self._split + at * COMPLETION.itemsize,
+                                count * COMPLETION.itemsize)
+            first += count
 
     def _complete_first(self):
         future = self._outstanding[0]

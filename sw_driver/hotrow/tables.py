@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -30,10 +30,6 @@ class Table:
     number : int
         Its number on the card.
     name : str
-    weights : numpy.ndarray [rows, dim]
-        The rows that the device moves: the caller's own memory, or a padded copy of it.
-    state : numpy.ndarray or None
-        Optimizer state of each row.
     element : str
         "fp32", "fp16" or "bf16"; bf16 weights are uint16 in NumPy.
     row_bytes, stride, state_bytes : int
@@ -47,32 +43,60 @@ class Table:
                  largest_row: int):
         self.number = number
         self.name = f"table{number}" if name is None else str(name)
-        self.source, self.weights, self.element = _weights(weights, self.name, largest_row)
+        self.source, self._weights, self.element = _weights(weights, self.name, largest_row)
+        self.refresh: Callable[[], None] | None = None  # brings rows of a table on the card here
         self.row_bytes = _padded(self.dim * self.dtype.itemsize)
-        self.stride = self.weights.strides[0] if self.rows > 1 else self.row_bytes
+        self.stride = self._weights.strides[0] if self.rows > 1 else self.row_bytes
         self.state_source = state
-        self.state: NDArray[Any] | None = None
+        self._state: NDArray[Any] | None = None
         self.state_bytes = 0
         if state is not None:
-            self.state = as_array(state)
-            self.state_bytes = _state_bytes(self.state, self.rows, self.name)
+            self._state = as_array(state)
+            self.state_bytes = _state_bytes(self._state, self.rows, self.name)
         self.buffers: tuple[Buffer, ...] = ()
         self.own_buffers: list[Buffer] = []  # those registered for the table alone
 
     @property
+    def weights(self) -> NDArray[Any]:
+        """The rows that the device moves: the caller's own memory, or a padded copy of it.
+
+        Of a table on the card they are those of the card at the time of the call.
+        """
+        if self.refresh is not None:
+            self.refresh()
+        return self._weights
+
+    @property
+    def state(self) -> NDArray[Any] | None:
+        """Optimizer state of each row, like `weights`; None without any."""
+        if self.refresh is not None:
+            self.refresh()
+        return self._state
+
+    @property
+    def state_dtype(self) -> np.dtype | None:
+        """Type of an element of the state in NumPy."""
+        return None if self._state is None else self._state.dtype
+
+    @property
     def rows(self) -> int:
         """Rows of the table."""
-        return self.weights.shape[0]
+        return self._weights.shape[0]
 
     @property
     def dim(self) -> int:
         """Elements of a row."""
-        return self.weights.shape[1]
+        return self._weights.shape[1]
 
     @property
     def dtype(self) -> np.dtype:
         """Type of an element in NumPy."""
-        return self.weights.dtype
+        return self._weights.dtype
+
+    @property
+    def on_card(self) -> bool:
+        """Whether the card has the rows, and the host's are those of the last flush."""
+        return any(buffer.on_card for buffer in self.buffers)
 
     @property
     def padded(self) -> bool:
@@ -241,7 +265,7 @@ class Tables:
             self._drop(table)
 
     def add(self, weights: Array, name: str | None, state: Array | None,
-            partition: tuple[int, int]) -> Table:
+            partition: tuple[int, int], on_card: bool) -> Table:
         """Register a table under the lowest free number.
 
         Raises
@@ -255,12 +279,17 @@ class Tables:
         sources = [(table.source, "weights"), (table.state_source, "state")]
         buffers: list[Buffer] = []
         try:
-            for source, what in sources[:1 if table.state is None else 2]:
+            for source, what in sources[:1 if state is None else 2]:
                 array = as_array(source)
-                writable = array.flags.writeable
+                writable, named = array.flags.writeable, f"{what} of {table.name!r}"
                 buffer = self._regions.find(*span(array), writable)
+                if buffer is not None and on_card and not buffer.on_card:
+                    raise RegistrationError(
+                        f"the {named} cannot be on the card: they lie in {buffer.name}, "
+                        f"which was registered without on_card=True")
                 if buffer is None or self._owner(buffer) is not None:
-                    buffer = self._regions.add(source, writable, f"{what} of {table.name!r}")
+                    buffer = self._regions.add(source, writable, named,
+                                               owner="card" if on_card else "both")
                     table.own_buffers.append(buffer)
                 buffers.append(buffer)
             table.buffers = tuple(buffers)
@@ -376,6 +405,8 @@ class Tables:
         self._commit(table.number, 1)
 
     def _drop(self, table):
+        for buffer in table.own_buffers:
+            self._regions.flush(buffer)  # which may refuse
         self._commit(table.number, 0)
         self._tables[table.number] = self._resolved = None
         self.generation += 1
@@ -383,6 +414,7 @@ class Tables:
         self.last_rows[table.number] = -1
         for buffer in table.own_buffers:
             self._regions.drop(buffer)
+        table.refresh = None
 
     def _commit(self, number, valid):
         self._registers.write("TABLE_NUMBER", number)

@@ -1,19 +1,27 @@
-"""The host's arrays and their copies in a card's memory, kept equal over a link.
+"""Copies of the host's arrays in a card's memory.
 
-The driver sends bytes that the host changed before the card works, and fetches bytes that the card
-wrote before the host reads them. Both sides may write to one array at the same time, but not to the
-same four bytes: only bytes that differ from the last common contents go over the link.
+Every array has an owner, which says how its copy follows:
+
+- "both": host and card write to it. Before the card works, bytes that the host changed are sent;
+  before the host reads, bytes that the card wrote are fetched. They may write to one array at the
+  same time, but not to the same four bytes.
+- "card": a table that is on the card. It is sent once, before the first command, and
+  `flush` fetches the blocks that the card wrote. A write of the host is refused by the next `flush`
+  or sent by the next `upload`.
+- "driver": memory of the driver, which sends and fetches the bytes that a command reads and writes.
 """
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from ..contract import LARGEST_PAYLOAD, LinkStatus, Operation
-from ..errors import TransportError
+from ..errors import HostWriteError, TransportError
 from .address_ranges import AddressRanges
 from .session import expect
 
+Owner: TypeAlias = Literal["both", "card", "driver"]
 _WORD = 4  # bytes: the granularity of writes of either side
 _NEAR = 64  # unchanged bytes that may be sent to save a frame, while the card is idle
 
@@ -21,6 +29,9 @@ _NEAR = 64  # unchanged bytes that may be sent to save a frame, while the card i
 @dataclass
 class _Array:
     octets: np.ndarray  # uint8[n], the host's memory
+    writable: bool
+    owner: Owner
+    written: set[int]  # blocks that the card wrote since the last fetch; of owner "card"
     held: np.ndarray | None = None  # contents of the card's copy; None before they were sent
     uses: int = 1  # attached arrays within it
 
@@ -35,6 +46,11 @@ class CardMemory:
     Parameters
     ----------
     session : Session
+
+    Attributes
+    ----------
+    sent, fetched : int
+        Bytes of arrays that crossed the link.
     """
 
     def __init__(self, session):
@@ -42,14 +58,16 @@ class CardMemory:
         self._block = 1 << card["block_log2"]
         self._ranges = AddressRanges(card["memory_base"], card["memory_bytes"])
         self._arrays: dict[int, _Array] = {}
-        self.sent = self.fetched = 0  # bytes
+        self.sent = self.fetched = 0
+        self._taking = False  # whether the card's answer is lost unless it is noted
         self._take_written()  # forget the writes for an earlier host
+        self._taking = False
 
-    def attach(self, octets: np.ndarray) -> int:
+    def attach(self, octets: np.ndarray, writable: bool = True, owner: Owner = "both") -> int:
         """Give a uint8 array a place in the card's memory and return its address.
 
-        An array within an attached array lies within its copy: a command reads what an earlier
-        command wrote to either.
+        An array within an attached array lies within its copy, and has its owner: a command reads
+        what an earlier command wrote to either.
 
         Raises
         ------
@@ -60,6 +78,7 @@ class CardMemory:
         for address, array in self._arrays.items():
             if array.host <= first and end <= array.host + array.octets.size:
                 array.uses += 1
+                array.writable |= writable
                 return address + first - array.host
             if array.host < end and first < array.host + array.octets.size:
                 raise MemoryError(
@@ -67,20 +86,30 @@ class CardMemory:
                     f"card: take the results of the commands that use those first, or register one "
                     f"array that holds both")
         address = self._ranges.place(first, octets.size)
-        self._arrays[address] = _Array(octets)
+        self._arrays[address] = _Array(octets, writable, owner, set())
         return address
 
     def detach(self, address: int) -> None:
-        """Free the copy that `attach` made."""
-        home, array = next((home, array) for home, array in self._arrays.items()
-                           if 0 <= address - home < array.octets.size)
+        """Free the copy that `attach` made; what was not fetched is lost."""
+        home, array = self._at(address)
         array.uses -= 1
         if not array.uses:
             self._ranges.release(home)
             del self._arrays[home]
 
+    def send(self, address: int, size: int) -> None:
+        """Send bytes of an array of the driver."""
+        home, array = self._at(address)
+        self._finish(self._send(address, array.octets[address - home:address - home + size]))
+
+    def fetch(self, address: int, size: int) -> None:
+        """Fetch bytes of an array of the driver."""
+        home, array = self._at(address)
+        for _, at, found in self._read([(array, home, address, size)]):
+            array.octets[at - home:at - home + found.size] = found
+
     def push(self, alone: bool) -> None:
-        """Send the bytes that the host changed.
+        """Send the bytes of owner "both" that the host changed, and tables that were never sent.
 
         Parameters
         ----------
@@ -89,43 +118,152 @@ class CardMemory:
         """
         requests = []
         for address, array in self._arrays.items():
-            held, changes = _changes(array, _NEAR if alone else 0)
-            for first, end in changes:
-                held[first:end] = array.octets[first:end]
-                for at in range(first, end, LARGEST_PAYLOAD):
-                    piece = held[at:min(at + LARGEST_PAYLOAD, end)].tobytes()
-                    self.sent += len(piece)
-                    requests.append(self._session.request(
-                        Operation.WRITE_MEMORY, address + at, payload=piece))
+            if array.owner == "both" or (array.owner == "card" and array.held is None):
+                requests += self._send_changes(address, array, _NEAR if alone else 0)
+        self._finish(requests)
+
+    def pull(self) -> None:
+        """Fetch the bytes of owner "both" that the card wrote."""
+        shared = {address: array for address, array in self._arrays.items()
+                  if array.owner == "both" and array.writable and array.held is not None}
+        if not shared:  # the card keeps note of its writes
+            return
+        self._note_written()
+        _merge(self._read_parts([piece for address, array in shared.items()
+                                 for piece in self._pieces(address, array)]))
+        for array in shared.values():
+            array.written.clear()
+
+    def flush(self, address: int | None = None) -> None:
+        """Fetch the blocks that the card wrote to arrays of owner "card".
+
+        Parameters
+        ----------
+        address : int, optional
+            In the array; all arrays by default.
+
+        Raises
+        ------
+        HostWriteError
+            The host wrote to one of them, which is unchanged.
+        """
+        self._fetch_on_card(None if address is None else self._at(address)[0], adopt=False)
+
+    def upload(self) -> None:
+        """`flush`, and send the bytes that the host wrote to arrays of owner "card".
+
+        Raises
+        ------
+        HostWriteError
+            Host and card wrote to the same four bytes.
+        """
+        self._fetch_on_card(None, adopt=True)
+        self._finish([request for address, array in self._on_card()
+                      for request in self._send_changes(address, array, 0)])
+
+    def _fetch_on_card(self, home, adopt):
+        self._note_written()
+        for address, array in self._on_card():
+            if home not in (None, address):
+                continue
+            parts = self._read_parts(self._pieces(address, array))
+            changes = _changes(array)
+            if changes and not adopt:
+                raise HostWriteError(address, *changes[0])
+            for found, held, host, at in parts if changes else ():
+                both = _words(found != held) & _words(host != held)
+                if both.any():
+                    word = at + _WORD * int(both.argmax())
+                    raise HostWriteError(address, word, word + _WORD, both=True)
+            _merge(parts)
+            array.written.clear()
+
+    def _on_card(self):
+        """(address, array) of each of owner "card" that was sent."""
+        return [(address, array) for address, array in self._arrays.items()
+                if array.owner == "card" and array.held is not None]
+
+    def _note_written(self):
+        """Note which blocks of arrays the card wrote."""
+        blocks = None if self._taking else self._take_written()
+        for address, array in self._arrays.items():
+            if array.owner == "driver":
+                continue
+            first = address // self._block
+            last = (address + array.octets.size - 1) // self._block
+            if blocks is None:  # an interrupt came between the card's answer and its note
+                array.written.update(range(first, last + 1))
+            else:
+                low, high = np.searchsorted(blocks, (first, last + 1))
+                array.written.update(blocks[low:high].tolist())
+        self._taking = False
+
+    def _pieces(self, address, array):
+        """The blocks that the card wrote to an array: (array, its address, address, size)."""
+        pieces = []
+        for first, end in _runs(np.array(sorted(array.written), np.int64)):
+            start = max(first * self._block, address)
+            stop = min(end * self._block, address + array.octets.size)
+            pieces.append((array, address, start, stop - start))
+        return pieces
+
+    def _read_parts(self, pieces):
+        """Read pieces: list of (bytes of the card, `held`, the host's, first byte in the array)."""
+        parts = []
+        for (array, home, _, _), address, found in self._read(pieces):
+            at = address - home
+            held, host = (each[at:at + found.size] for each in (array.held, array.octets))
+            # Words that the host has already: an interrupt may have ended a merge.
+            alike = ~_words(found != host).repeat(_WORD)[:found.size]
+            held[alike] = found[alike]
+            parts.append((found, held, host, at))
+        return parts
+
+    def _send_changes(self, address, array, near):
+        """Requests that send what the host changed in an array."""
+        if array.held is None:
+            contents = array.octets.copy()
+            requests = self._send(address, contents)
+            array.held = contents
+            return requests
+        requests = []
+        for first, end in _changes(array, near):
+            for at in range(first, end, LARGEST_PAYLOAD):
+                part = slice(at, min(at + LARGEST_PAYLOAD, end))
+                requests += self._send(address + at, array.octets[part])
+                array.held[part] = array.octets[part]  # once an interrupt cannot lose them
+        return requests
+
+    def _send(self, address, octets):
+        """Requests that write bytes to the card's memory."""
+        self.sent += octets.size
+        return [self._session.request(Operation.WRITE_MEMORY, address + at,
+                                      payload=octets[at:at + LARGEST_PAYLOAD].tobytes())
+                for at in range(0, octets.size, LARGEST_PAYLOAD)]
+
+    def _finish(self, requests):
         for request in requests:
             expect(request.result(), "a write of its memory")
 
-    def pull(self) -> None:
-        """Fetch the bytes that the card wrote."""
-        pieces = []
-        for first, end in _runs(self._take_written()):
-            for address, array in self._arrays.items():
-                if array.held is None:  # the card has nothing of this array
-                    continue
-                start = max(first * self._block - address, 0)
-                stop = min(end * self._block - address, array.octets.size)
-                pieces += [(array.held, array.octets, address, at, min(LARGEST_PAYLOAD, stop - at))
-                           for at in range(start, stop, LARGEST_PAYLOAD)]
-        requests = [(copy, octets, at, self._session.request(
-            Operation.READ_MEMORY, address + at, size))
-            for copy, octets, address, at, size in pieces]
-        for copy, octets, at, request in requests:
+    def _read(self, pieces):
+        """Read pieces of the card's memory: (piece, address, uint8[n]) of each part."""
+        requests = [(piece, at, self._session.request(Operation.READ_MEMORY, at, min(
+            LARGEST_PAYLOAD, piece[2] + piece[3] - at)))
+            for piece in pieces for at in range(piece[2], piece[2] + piece[3], LARGEST_PAYLOAD)]
+        for piece, at, request in requests:
             found = np.frombuffer(
                 expect(request.result(), "a read of its memory").payload, np.uint8)
             self.fetched += found.size
-            held, host = (whole[at:at + found.size] for whole in (copy, octets))
-            written = found != held
-            host[written] = found[written]
-            held[written] = found[written]
+            yield piece, at, found
+
+    def _at(self, address):
+        """The array in whose copy an address lies: (its address, _Array)."""
+        return next((home, array) for home, array in self._arrays.items()
+                    if 0 <= address - home < array.octets.size)
 
     def _take_written(self):
         """Sorted numbers of the blocks that the card wrote since the last call."""
-        blocks, more = [], True
+        blocks, more, self._taking = [], True, True
         while more:
             answer = expect(self._session.request(
                 Operation.TAKE_WRITTEN, length=LARGEST_PAYLOAD).result(), "a look at its writes")
@@ -137,16 +275,26 @@ class CardMemory:
         return np.unique(np.concatenate(blocks))
 
 
-def _changes(array, near):
-    """The card's copy, and the (first, end) bytes in which it differs from the array."""
-    if array.held is None:
-        array.held = array.octets.copy()
-        return array.held, [(0, array.octets.size)]
+def _merge(parts):
+    """Give the host the bytes that differ from the last contents of the card's copy."""
+    for found, held, host, _ in parts:
+        written = found != held
+        host[written] = found[written]
+        held[written] = found[written]
+
+
+def _changes(array, near=0):
+    """The (first, end) bytes in which an array differs from the card's copy."""
     if np.array_equal(array.held, array.octets):
-        return array.held, []
+        return []
     words = np.unique(np.flatnonzero(array.held != array.octets) // _WORD)
-    return array.held, [(first * _WORD, min(end * _WORD, array.octets.size))
-                        for first, end in _runs(words, near // _WORD)]
+    return [(first * _WORD, min(end * _WORD, array.octets.size))
+            for first, end in _runs(words, near // _WORD)]
+
+
+def _words(octets):
+    """Which words have a byte that is set: bool[words]."""
+    return np.logical_or.reduceat(octets, np.arange(0, octets.size, _WORD))
 
 
 def _runs(numbers, near=0):

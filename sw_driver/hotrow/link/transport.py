@@ -14,8 +14,7 @@ _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}
 _COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"]: queue for queue in QUEUES}
 _CONTROLS = {REGISTERS[f"{queue.upper()}_CONTROL"]: queue for queue in QUEUES}
 _OF_QUEUE = tuple(_COMPLETED)  # by the number of the queue
-# A piece of staging memory is sent whole before its first use: it has at most this share of the
-# card's memory, and at most so many bytes.
+# A piece of staging memory has at most this share of the card's memory, and at most so many bytes.
 _STAGING_SHARE, _MOST_STAGING = 64, 1 << 17
 _PAUSE = 0.0005  # seconds between two reads of COMPLETED of a busy card
 
@@ -34,11 +33,15 @@ class LinkTransport:
 
     Attributes
     ----------
+    reaches_host : bool
+        False: the card works on copies of arrays.
     staging_bytes : int
         Size of the pieces in which the driver allocates memory for its own use.
     session : Session
     memory : CardMemory
     """
+
+    reaches_host = False
 
     def __init__(self, name, channel, patience=0.5, tries=8):
         if not patience > 0 or tries < 1:
@@ -79,16 +82,36 @@ class LinkTransport:
             self._submitted[queue] = self._completed[queue] = 0  # an enabled queue starts at 0
         self._request(Operation.WRITE_REGISTER, offset, payload=value.to_bytes(4, "little"))
 
-    def attach(self, array, writable):
-        """Make a copy of an array in the card's memory and return its address."""
+    def attach(self, array, writable, owner="both"):
+        """Make a copy of an array in the card's memory and return its address; see `CardMemory`."""
         if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
             raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
                              f"{array.dtype}{list(array.shape)}")
-        return self.memory.attach(array)
+        return self.memory.attach(array, writable, owner)
 
     def detach(self, address):
         """Free the copy that `attach` made."""
         self.memory.detach(address)
+
+    def send(self, address, size):
+        """Send bytes of an array of owner "driver"."""
+        self._open()
+        self.memory.send(address, size)
+
+    def fetch(self, address, size):
+        """Fetch bytes of an array of owner "driver"."""
+        self._open()
+        self.memory.fetch(address, size)
+
+    def flush(self, address=None):
+        """Fetch what the card wrote to arrays of owner "card", or to the one at an address."""
+        self._open()
+        self.memory.flush(address)
+
+    def upload(self):
+        """`flush`, and send what the host wrote to arrays of owner "card"."""
+        self._open()
+        self.memory.upload()
 
     def wait(self, queue, completed, timeout):
         """Read COMPLETED until it differs from `completed` or the time is over."""

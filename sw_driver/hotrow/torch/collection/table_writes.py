@@ -23,7 +23,7 @@ class TableWrites:
         self._versions = None
 
     def adopt(self):
-        """Notice writes, and drop the slots' copies.
+        """Notice writes, send them to a card that has the tables, and drop the slots' copies.
 
         Raises
         ------
@@ -31,9 +31,11 @@ class TableWrites:
             Slots hold rows that were trained since the last `flush`, or batches are in flight.
         """
         versions = [array._version for array in self._arrays]
+        store = self._collection.store
+        if versions != self._versions:
+            store.upload()
         written = self._versions is not None and versions != self._versions
         self._versions = versions
-        store = self._collection.store
         window = store.window
         if not written or window is None or store.closed:
             return

@@ -146,6 +146,9 @@ class ShardedStore(Store):
     def flush(self):
         self.inner.flush()
 
+    def upload(self):
+        self.inner.upload()
+
     def reset(self):
         self.inner.reset()
 

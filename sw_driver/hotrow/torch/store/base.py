@@ -193,7 +193,10 @@ class Store(ABC):
         return {}
 
     def flush(self):  # noqa: B027
-        """Write trained rows back to the tables."""
+        """Write trained rows back to the tables, and fetch what a card has of them."""
+
+    def upload(self):  # noqa: B027
+        """Send what others wrote to the tables to a card that has them."""
 
     def reset(self):  # noqa: B027
         """Empty the slots, because somebody writes to the tables."""

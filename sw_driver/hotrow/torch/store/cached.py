@@ -287,6 +287,11 @@ class CachedStore(Store):
             for group, storage in enumerate(self.storages):
                 for flat, slots in storage.chunks(dirty=True):
                     self._write_back(group, flat, slots)
+            self.device.flush()
+
+    def upload(self):
+        if not self.closed:
+            self.device.upload()
 
     def reset(self):
         if self.closed:

@@ -105,7 +105,7 @@ class ColdPooling:
 
 
 class _BagBuffer:
-    """An array float32[bags, D] that the card reads and writes in place."""
+    """An array float32[bags, D] that the card reads and writes, in place where it reaches it."""
 
     def __init__(self, device, dim):
         self._device, self._dim, self._array, self._buffer = device, dim, None, None
@@ -115,11 +115,12 @@ class _BagBuffer:
         if self._array is None or len(self._array) < bags:
             self.release()
             self._array = empty((bags, self._dim), np.float32)
-            self._buffer = self._device.register(self._array)
+            if self._device.reaches_host:
+                self._buffer = self._device.register(self._array)
         self._array[:bags] = 0
         return self._array[:bags]
 
     def release(self):
         if self._buffer is not None:
             self._device.unregister(self._buffer)
-            self._array = self._buffer = None
+        self._array = self._buffer = None

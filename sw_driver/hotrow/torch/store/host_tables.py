@@ -83,7 +83,8 @@ class HostTables:
 class StagingPool:
     """Rows of one kind that the device reads and writes in place, registered once.
 
-    On a GPU's host the rows are not kept, because copies that still run may use them.
+    On a GPU's host the rows are not kept, because copies that still run may use them. A card that
+    does not reach the host's memory gets copies.
     """
 
     def __init__(self, device, kind, memory):
@@ -124,6 +125,8 @@ class StagingPool:
     def _allocate(self, count):
         rows = self._memory.staging_rows(self._kind, max(_LEAST, 1 << (count - 1).bit_length()))
         buffers: list = []
+        if not self._device.reaches_host:
+            return rows, buffers
         with suppress(RegistrationError):  # no handle is free: each command registers its rows
             buffers += map(self._device.register, filter(
                 lambda each: each is not None, (rows.array, rows.side)))

@@ -14,7 +14,7 @@ _FIRST_AREA = 64  # rows of a group's bypass area at first
 
 
 class SlotMap:
-    """Registers the groups' tables with a device; every group gets a part of the directory.
+    """Puts the groups' tables on a device; every group gets a part of the directory.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class SlotMap:
         self._per_choice = geometry.slots // geometry.directory_choices
         self._part = self._per_choice // parts
         self.storages, self.registered, where = [], {}, []
-        self.buffers = [device.register(array) for group in groups for array in (
+        self.buffers = [device.register(array, on_card=True) for group in groups for array in (
             group.tables.rows.array, group.tables.rows.side) if array is not None]
         for index, group in enumerate(groups):
             for local, number in enumerate(group.numbers):

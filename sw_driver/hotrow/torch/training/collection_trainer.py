@@ -145,6 +145,8 @@ class CollectionTrainer(Trainer):
         self.collection.flush()
 
     def read_rows(self, rows):
+        if self.cache is not None:
+            self.cache.device.flush()
         weights, state = super().read_rows(rows)
         if self.storage is not None:
             where, slots = self.storage.find(rows)
@@ -154,9 +156,10 @@ class CollectionTrainer(Trainer):
         return weights, state
 
     def write_rows(self, rows, weights, state):
-        if self.storage is None:
+        if self.cache is None or self.storage is None:
             super().write_rows(rows, weights, state)
             return
+        self.cache.device.flush()
         where, slots = self.storage.find(rows)
         cold = torch.ones(len(rows), dtype=torch.bool)
         cold[where] = False
