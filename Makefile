@@ -4,6 +4,7 @@
 # make docs      the documentation site in build/site; a warning is an error
 # make soak      a million rows moved at random through rough memory, RTL against model: minutes
 # make plan-soak ten million lookups planned at random, RTL against model: many minutes
+# make hostile   random commands and register writes on the simulated card: minutes
 # make mutants   plant single faults in the source and run the tests that should notice them
 # make coverage  which lines of the driver the quick tests execute, in docs/coverage.md
 # make regress   lint and the whole suite: all sizes and seeds of what takes long
@@ -14,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test quick formal soak plan-soak mutants coverage regress lint docs generated clean prerequisites
+.PHONY: demo test quick formal soak plan-soak hostile mutants coverage regress lint docs generated clean prerequisites
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
@@ -31,6 +32,9 @@ formal: $(VENV)/.installed-formal
 
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m hotrow_sim.testing.fuzz.soak $(ARGS)
+
+hostile: $(VENV)/.installed-dev
+	$(BIN)/python -m hotrow_sim.testing.fuzz.hostile $(ARGS)
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m hotrow_sim.testing.mutants $(ARGS)

@@ -64,7 +64,7 @@ class Device:
     def __init__(self, config: Config, behaviour, trace=None, dram=None, litedram=False):
         self.config, self.ports = config, port_names(config)
         self._behaviour, self._dram, self._litedram = behaviour, dram, litedram
-        self._device = None
+        self._device, self._trace = None, trace
         if trace is not None:
             write_signal_list(trace, config)
         self._library = _load(str(device_library(config, trace is not None, litedram)), litedram)
@@ -78,8 +78,7 @@ class Device:
         self._device = ctypes.c_void_p(
             self._library.hotrow_open((type(structs[0]) * len(structs))(*structs),
                                       dram and ctypes.byref(dram)))
-        if trace is not None:
-            self._library.hotrow_trace(self._device, str(trace).encode())
+        self.restart_trace()
 
     def read_register(self, offset):
         """Read the 32-bit register at a byte offset."""
@@ -142,6 +141,11 @@ class Device:
     def run(self, cycles):
         """Run the clock for a number of cycles."""
         self._library.hotrow_run(self._open(), cycles)
+
+    def restart_trace(self):
+        """Begin the file of the waveform again, if there is one: it then has only what follows."""
+        if self._trace is not None:
+            self._library.hotrow_trace(self._open(), str(self._trace).encode())
 
     def reset(self):
         """Pulse the reset input."""

@@ -1,8 +1,11 @@
 """A short run of random descriptors and register writes, and the faults that it must find."""
 
+import re
+
 import pytest
+from hotrow_rtl.contract.encoding import Status
 from hotrow_sim.model import Device as Model
-from hotrow_sim.testing.fuzz.hostile import Mismatch, hostile
+from hotrow_sim.testing.fuzz.hostile import LEGAL, Mismatch, hostile, main
 
 
 class Stub(Model):
@@ -10,16 +13,20 @@ class Stub(Model):
 
     cycles = 1
 
-    def __init__(self, config, behaviours):
+    def __init__(self, config, behaviour):
         super().__init__(config)
+
+    def restart_trace(self):
+        pass
 
     def violations(self):
         return []
 
 
 def test_the_model_stays_within_bounds():
-    tally = hostile(1500, open_device=Stub)
-    assert tally.sessions > 1 and {"OK", "REGION", "BAD_OPCODE"} <= set(tally.status)
+    tally = hostile(6000, open_device=Stub)
+    assert tally.sessions > 1 and tally.doorbells > 100
+    assert {"OK", "REGION", "BAD_OPCODE"} <= set(tally.status)
 
 
 @pytest.mark.slow
@@ -40,6 +47,17 @@ def test_a_write_out_of_bounds_is_reported():
             super().write_register(offset, value)
             self.arrays[-1][3] ^= 1
 
-    with pytest.raises(Mismatch, match=r"seed 4, round 0: guarded memory 0 was written\n"
-                                       r"repeat with: .*--seed 4 --accesses 1"):
+    with pytest.raises(Mismatch, match=r"seed 4: round \d: guarded memory 0 was written\n"
+                                       r"repeat.*--seed 4 --accesses 1 --waveform hostile-4.vcd"):
         hostile(1, seed=4, open_device=Wrong)
+
+
+@pytest.mark.slow
+def test_a_failure_leaves_a_waveform_of_its_round(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("hotrow_sim.testing.fuzz.hostile.LEGAL", LEGAL - {Status.BAD_OPCODE})
+    path = tmp_path / "hostile.vcd"
+    assert main(["--seed", "7", "--accesses", "1", "--waveform", str(path)]) == 1
+    assert re.search(r"seed 7: round \d+: \w+, completion \d+: status 1\nrepeat",
+                     capsys.readouterr().err)
+    text = path.read_text()
+    assert "$enddefinitions" in text and text.count("\n#") > 1000

@@ -22,8 +22,11 @@ class Stub(Model):
 
     ports, broken, cycles = (), (), 1
 
-    def __init__(self, config, behaviours):
+    def __init__(self, config, behaviour):
         super().__init__(config)
+
+    def restart_trace(self):
+        pass
 
     def violations(self):
         return list(self.broken)
@@ -58,7 +61,7 @@ def test_one_wrong_bit_is_reported(handle):
             self.spoiled[-1] = 0x10
             return super().read_register(offset)
 
-    with pytest.raises(Mismatch, match=rf"seed 8, card tiny.*\n.*handle {handle}: 1 bytes.*\n"
+    with pytest.raises(Mismatch, match=rf"seed 8: round.*\n.*handle {handle}: 1 bytes.*\n"
                                        r".*--card tiny --seed 8 --rows 1"):
         soak(500, seed=8, rounds=2, open_device=Wrong)
 

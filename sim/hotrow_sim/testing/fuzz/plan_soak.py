@@ -179,6 +179,7 @@ class _Session:
     def run(self):
         tally, holds = self.tally, self.holds
         for number in range(self.batches):
+            getattr(self.device, "restart_trace", bool)()
             first = number if number == 0 else number + self.future
             for coming in range(first, min(number + self.future + 1, self.batches)):
                 self._both(Opcode.MARK, coming)
@@ -221,9 +222,8 @@ class _Session:
 
     def _require(self, condition, what, *seen):
         if not condition:
-            raise Mismatch(
-                f"seed {self.seed}, card {self.config.name}: {what}: {seen}\nrepeat with: "
-                f"python -m hotrow_sim.testing.fuzz.plan_soak --seed {self.seed} --lookups 1")
+            self.device.close()
+            raise Mismatch("plan_soak", {"seed": self.seed, "lookups": 1}, f"{what}: {seen}")
 
 
 main = partial(command_line, soak, "plan_soak", "lookups", 10_000_000, __doc__)

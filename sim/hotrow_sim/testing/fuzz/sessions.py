@@ -2,10 +2,27 @@
 
 import argparse
 import sys
+from functools import partial
 
 
 class Mismatch(AssertionError):
-    """A session failed; the message has the command that repeats it."""
+    """A session failed; the message has the command that repeats it.
+
+    Parameters
+    ----------
+    name : str
+        Of the soak's module in this package.
+    options : dict of str to value
+        Of the command line, for this session.
+    what : str
+        What was wrong.
+    """
+
+    def __init__(self, name, options, what):
+        seed = options["seed"]
+        choices = " ".join(f"--{option} {value}" for option, value in options.items())
+        super().__init__(f"seed {seed}: {what}\nrepeat, with a waveform of the round, by: python "
+                         f"-m {__package__}.{name} {choices} --waveform {name}-{seed}.vcd")
 
 
 def run_sessions(session, tally, unit, target, seed=0, say=lambda text: None):
@@ -39,9 +56,14 @@ def command_line(soak, name, unit, target, doc, arguments=None, **choices):
                                      description=doc.split(":")[0] + ".")
     parser.add_argument(f"--{unit}", type=int, default=target, help="least total of all sessions")
     parser.add_argument("--seed", type=int, default=0, help="of the first session")
+    parser.add_argument("--waveform", help="file, .vcd, for the signals of the last round")
     for option, values in choices.items():
         parser.add_argument(f"--{option}", choices=values, help="default all")
     options = vars(parser.parse_args(arguments))
+    if trace := options.pop("waveform"):
+        from ...verilated.transport import open_transport
+
+        options["open_device"] = partial(open_transport, trace=trace)
     try:
         print(soak(options.pop(unit), options.pop("seed"), **options,
                    say=lambda text: print(text, file=sys.stderr, flush=True)))

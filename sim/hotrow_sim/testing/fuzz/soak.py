@@ -81,7 +81,7 @@ def soak(rows, seed=0, rounds=ROUNDS, card=None, open_device=None, say=lambda te
     card : str, optional
         One of `CARDS`; by default the seed of a session selects it.
     open_device : callable, optional
-        Called with a configuration and the behaviours by port; default the Verilated device.
+        Called with `config` and `behaviour`, by port; default the Verilated device.
     say : callable
         Receives a line after every session.
 
@@ -90,7 +90,7 @@ def soak(rows, seed=0, rounds=ROUNDS, card=None, open_device=None, say=lambda te
     Mismatch
     """
     if open_device is None:
-        from ...verilated.transport import Device as open_device
+        from ...verilated.transport import open_transport as open_device
 
     return run_sessions(partial(_session, rounds, card, open_device), Tally(), "rows", rows, seed,
                         say)
@@ -104,19 +104,20 @@ def _session(rounds, card, open_device, seed, tally):
     config = CARDS[card] if card else (TINY if seed % 4 < TINY_SHARE else WIDE)
     behaviours = {name: _rough(rng) for name in port_names(config)}
     setup = make_setup(rng, config)
-    device = open_device(config, behaviours)
+    device = open_device(config=config, behaviour=behaviours)
     hosts = [FuzzHost(transport, setup, RINGS_LOG2)
              for transport in (open_model(config=config), device)]
     for number in range(rounds):
         drawn = _round(rng, config, setup.tables)
+        device.restart_trace()
         model, rtl = (play(host, drawn) for host in hosts)
         unequal = differences(model, rtl) + device.violations()
         if unequal:
+            device.close()
             raise Mismatch(
-                f"seed {seed}, card {config.name}, round {number}: model and RTL differ, or an AXI "
-                "rule was broken:\n" + "\n".join(unequal[:SHOWN]) +
-                f"\nrepeat with: python -m hotrow_sim.testing.fuzz.soak --card {config.name} "
-                f"--seed {seed} --rows 1")
+                "soak", {"card": config.name, "seed": seed, "rows": 1},
+                f"round {number}: model and RTL differ, or an AXI rule was broken:\n" +
+                "\n".join(unequal[:SHOWN]))
         tally.count(rtl.completions["move"])
     tally.sessions += 1
     tally.cycles += device.cycles
