@@ -15,7 +15,7 @@ ECP5_45 = {"luts": 43848, "ffs": 43848, "bram": 108, "dsp": 72}
 ECP5_45_CARD = {
     "changes": {"arithmetic": False, "tables": 16, "counter_sets": 512, "counter_ways": 2,
                 "directory_sets": 256, "miss_entries": 256, "batch_samples": 1024,
-                "row_bytes": 512, "outstanding": 4},
+                "row_bytes": 512, "outstanding": 4, "result_ports": 1},
     "memory_bytes": 1 << 15,
 }
 

@@ -106,8 +106,8 @@ class Config:
     row_ports : int
         AXI4 ports of the row mover, each with a read and a write bus: 1, 2, 4 or 8.
     result_ports : int
-        AXI4 write ports for results: 1, 2 or 4. With 4 a SPLIT in which every lookup misses writes
-        as fast as one in which every lookup hits.
+        AXI4 write ports for results: 1, 2 or 4. With 4, on a card of one lane with 2, a SPLIT in
+        which every lookup misses is as fast as one in which every lookup hits.
     window_beats : int
         Earlier beats, 1 to 15, with whose lookups a lookup of the same row is combined. A bank
         without planner accepts a row every 5 cycles, for which 4 beats suffice. A bank with planner
@@ -199,8 +199,9 @@ class Config:
                              f"its port and a bus word lists up to eight rows, "
                              f"not {self.row_ports!r}")
         if self.result_ports not in (1, 2, 4):
-            raise ValueError(f"result_ports must be 1 for all results, 2 with a port for slots, or "
-                             f"4 with two more ports for missed rows, not {self.result_ports!r}")
+            raise ValueError(f"result_ports must be 1 for all results, 2 with a port for missed "
+                             f"rows, or 4 with two for missed rows and one for slots, "
+                             f"not {self.result_ports!r}")
         within("arithmetic_lanes", 0, self.word_lanes, power_of_two=True)
         if self.counter_sets < 2 * self.banks:
             raise ValueError(f"counter_sets must be at least {2 * self.banks}, two in each of the "
@@ -352,7 +353,7 @@ PRESETS = {
                handles=64, tables=32, counter_sets=2048, counter_ways=4, directory_choices=1,
                directory_sets=2048, directory_ways=4, directory_partitions=2, batch_samples=2048,
                batch_lookups=1 << 20, miss_entries=1024, burst_beats=8, outstanding=16,
-               row_bytes=1024, result_ports=1, window_beats=6, events=8, arithmetic_lanes=1,
+               row_bytes=1024, result_ports=2, window_beats=6, events=8, arithmetic_lanes=1,
                planner=True, clock_mhz=50),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,

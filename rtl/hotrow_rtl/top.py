@@ -59,13 +59,16 @@ def shallow_lists(config: Config) -> dict[str, int]:
 
 
 def result_ports(config: Config) -> list[tuple[str, ...]]:
-    """Names of the clients of each result port, those with most data on ports of their own.
+    """Names of the clients of each result port.
 
-    Each lookup has a slot of 4 bytes, each missed row an entry of 8 bytes in one of two halves; the
-    other results are small.
+    Each missed row has an entry of 8 bytes in one of two halves; the other results of a lookup, a
+    slot and for a PLAN another one, have as many. Of two ports one is for the rows; of four each
+    half and the slots have one.
     """
-    exclusive = config.result_ports - 1
-    return [*((name,) for name in RESULT_CLIENTS[:exclusive]), RESULT_CLIENTS[exclusive:]]
+    slots, *rows = RESULT_CLIENTS[:3]
+    others = RESULT_CLIENTS[3:]
+    return {1: [RESULT_CLIENTS], 2: [tuple(rows), (slots, *others)],
+            4: [(slots,), *((half,) for half in rows), others]}[config.result_ports]
 
 
 def result_port(config: Config, names) -> DmaWritePort:

@@ -353,7 +353,7 @@ PRESETS = {
         tables=32, counter_sets=2048, counter_ways=4, counter_bits=16, directory_choices=1,
         directory_sets=2048, directory_ways=4, directory_partitions=2, stamp_bits=8,
         batch_samples=2048, batch_lookups=1048576, miss_entries=1024, burst_beats=8,
-        outstanding=16, row_bytes=1024, row_ports=1, result_ports=1, window_beats=6, events=8,
+        outstanding=16, row_bytes=1024, row_ports=1, result_ports=2, window_beats=6, events=8,
         arithmetic=True, arithmetic_lanes=1, planner=True, clock_mhz=50,
     ),
     "alveo-u55c": PresetFields(

@@ -5,14 +5,16 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import ArithmeticUnits
+from .multiply_add import BeatMultiplyAdd
 from .optimizer import Optimizer, RowUpdate
 from .payloads import bag_row, row_format, row_word
 from .pooling import RowPool
+from .shared_tree import SharedTree
 from .width_converter import BeatsToWords
 
 
 class BagArithmetic(wiring.Component):
-    """A `RowPool`, a `RowUpdate`, and the rounding and packing of the rows of both.
+    """A `RowPool`, a `RowUpdate`, the units that both use, and the packing of their rows.
 
     Parameters
     ----------
@@ -40,8 +42,9 @@ class BagArithmetic(wiring.Component):
 
     Timing
     ------
-    See ``hotrow_sim.cycles.arithmetic``. A word of 16-bit elements takes two cycles, or one if its
-    second half is past the end of the row.
+    See ``hotrow_sim.cycles.arithmetic``. With one lane a beat of a sum or of a step is processed
+    per cycle, with several one of each, see `BeatMultiplyAdd`. A word of 16-bit elements takes two
+    cycles, or one if its second half is past the end of the row.
     """
 
     def __init__(self, config: ArithmeticUnits):
@@ -67,7 +70,14 @@ class BagArithmetic(wiring.Component):
         m = Module()
         m.submodules.pool = pool = RowPool(self.config)
         m.submodules.update = update = RowUpdate(self.config)
+        m.submodules.multiply_add = multiply_add = BeatMultiplyAdd(self.config)
+        m.submodules.tree = tree = SharedTree(self.config)
         m.submodules.out = out = BeatsToWords(self.config)
+        for number, unit in enumerate((pool, update)):
+            connect(m, unit.multiply_add, multiply_add.clients[number])
+            connect(m, unit.tree, tree.clients[number])
+        if self.config.lanes == 1:  # sums first: the words of a row follow those of its gradients
+            m.d.comb += update.hold.eq(pool.accepts)
         connect(m, rows=flipped(self.rows), pool=pool.rows)
         connect(m, words=flipped(self.words), pool=pool.words)
         connect(m, pool=pool.gradients, update=update.gradients)
@@ -79,6 +89,7 @@ class BagArithmetic(wiring.Component):
             pool.row_format.eq(self.summand_format),
             pool.mean.eq(self.mean),
             pool.sequential.eq(self.sequential),
+            tree.second.eq(self.sequential),
             update.row_format.eq(self.row_format),
             update.optimizer.eq(self.optimizer),
             update.lr.eq(self.lr),

@@ -5,10 +5,13 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import ArithmeticUnits
+from ..primitives.stream_routing import stream_connect
+from .multiply_add import MultiplyAddPort
 from .partial_sums import PartialSums
-from .payloads import MAX_PARTIALS, PARTIALS_BYTES, bag_beat, bag_row, row_format
-from .reorder import SumReorder, sum_tag
-from .tree_sum import TreeSum
+from .payloads import bag_beat, bag_row, row_format
+from .reorder import SumReorder
+from .shared_tree import tree_sizes
+from .tree_sum import TreePort
 from .width_converter import WordsToBeats
 
 
@@ -22,8 +25,9 @@ class BagSum(wiring.Component):
     partial sums in pairs; partial sums without a row are left out. An empty bag gives +0. Rows of
     1024 bytes or more, and bags of one or two rows of any size, are summed in list order.
 
-    With `sequential` every bag is summed in list order, starting with its first row; the sum of
-    one row of weight 1 is that row, bit for bit, but a NaN becomes 0x7fc00000.
+    With `sequential` every bag is summed in list order, starting with its first row, and has one
+    partial sum, which leaves without passing `TreeSum`; the sum of one row of weight 1 is that
+    row, bit for bit, but a NaN becomes 0x7fc00000.
 
     Parameters
     ----------
@@ -39,6 +43,10 @@ class BagSum(wiring.Component):
         The rows of each bag in order, and the empty bags. A bag has fewer than 2**24 rows.
     words : In(stream(config.bus_width))
         The words of each row that is not `empty`, in order.
+    multiply_add, accepts
+        See `PartialSums`.
+    tree : Out(TreePort(*tree_sizes(config)))
+        Of one client of a `SharedTree`.
     bags : Out(stream(bag_beat(config)))
         The sum of every bag in order.
 
@@ -55,6 +63,9 @@ class BagSum(wiring.Component):
             "sequential": In(1),
             "rows": In(stream.Signature(bag_row)),
             "words": In(stream.Signature(config.bus_width)),
+            "tree": Out(TreePort(*tree_sizes(config))),
+            "multiply_add": Out(MultiplyAddPort(config)),
+            "accepts": Out(1),
             "bags": Out(stream.Signature(bag_beat(config))),
         })
 
@@ -64,17 +75,26 @@ class BagSum(wiring.Component):
         m.submodules.beats = beats = WordsToBeats(config)
         m.submodules.partials = partials = PartialSums(config)
         m.submodules.reorder = reorder = SumReorder(config)
-        m.submodules.tree = tree = TreeSum(
-            config.lanes, MAX_PARTIALS, PARTIALS_BYTES // config.bus_bytes, sum_tag(config))
+        tree, bags = self.tree, self.bags
         m.d.comb += [
             beats.row_format.eq(self.row_format),
             partials.row_format.eq(self.row_format),
             partials.sequential.eq(self.sequential),
+            self.accepts.eq(partials.accepts),
         ]
+        connect(m, partials.multiply_add, flipped(self.multiply_add))
         connect(m, words=flipped(self.words), beats=beats.words)
         connect(m, rows=flipped(self.rows), partials=partials.rows)
         connect(m, beats=beats.beats, partials=partials.beats)
-        connect(m, partials=partials.partials, reorder=reorder.partials)
+        with m.If(self.sequential):
+            m.d.comb += [
+                bags.valid.eq(partials.partials.valid),
+                *(bags.p[name].eq(partials.partials.p[name]) for name, _ in bags.p.shape()),
+                partials.partials.ready.eq(bags.ready),
+            ]
+        with m.Else():
+            stream_connect(m, partials.partials, reorder.partials)
+            stream_connect(m, reorder.bags, bags)
         m.d.comb += [
             tree.summands.valid.eq(reorder.tagged.valid),
             tree.summands.p.values.eq(reorder.tagged.p.values),
@@ -84,6 +104,5 @@ class BagSum(wiring.Component):
             tree.summands.p.tag.eq(reorder.tag),
             reorder.tagged.ready.eq(tree.summands.ready),
         ]
-        connect(m, tree=tree.sums, reorder=reorder.sums)
-        connect(m, reorder=reorder.bags, bags=flipped(self.bags))
+        connect(m, flipped(tree.sums), reorder.sums)
         return m

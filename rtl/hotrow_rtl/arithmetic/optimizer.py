@@ -12,8 +12,11 @@ from ..float.fma import FusedMultiplyAdd
 from ..float.formats import ElementType
 from ..primitives.fifo import RamFifo
 from .adagrad import AdagradStep
+from .multiply_add import MultiplyAddPort
 from .payloads import max_row_beats, row_beat, row_format, row_geometry
+from .shared_tree import tree_sizes
 from .square_sum import SquareSum
+from .tree_sum import TreePort
 from .width_converter import WordsToBeats
 
 SIGN = 1 << 31
@@ -55,6 +58,12 @@ class RowUpdate(wiring.Component):
         The state of each row. SGD takes none.
     space_for_one, reserve : In(1), Out(1)
         See `BeatsToWords`, the receiver of `updated`.
+    hold : In(1)
+        Begin no beat in this cycle.
+    tree : Out(TreePort(*tree_sizes(config)))
+        See `SquareSum`.
+    multiply_add : Out(MultiplyAddPort(config))
+        Used as many cycles after a beat begins as `PartialSums` uses its own.
     updated : Out(stream(row_beat(config), always_ready=True))
         The fp32 beats of the rows after the step.
     updated_states : Out(stream(32))
@@ -80,6 +89,9 @@ class RowUpdate(wiring.Component):
             "states": In(stream.Signature(32)),
             "space_for_one": In(1),
             "reserve": Out(1),
+            "hold": In(1),
+            "tree": Out(TreePort(*tree_sizes(config))),
+            "multiply_add": Out(MultiplyAddPort(config)),
             "updated": Out(stream.Signature(row_beat(config), always_ready=True)),
             "updated_states": Out(stream.Signature(32)),
         })
@@ -104,6 +116,7 @@ class RowUpdate(wiring.Component):
         ]
         connect(m, words=flipped(self.words), row_words=row_words.i)
         connect(m, row_words=row_words.o, weights=weights.words)
+        connect(m, squares.tree, flipped(self.tree))
         connect(m, squares=squares.sums, step=step.sums)
         connect(m, states=flipped(self.states), step=step.states)
         connect(m, step=step.updated, states=flipped(self.updated_states))
@@ -121,7 +134,7 @@ class RowUpdate(wiring.Component):
 
         fire = self.reserve
         m.d.comb += [
-            fire.eq(gradients.o.valid & weights.beats.valid & self.space_for_one
+            fire.eq(gradients.o.valid & weights.beats.valid & self.space_for_one & ~self.hold
                     & (step.factors.valid | ~adagrad)),
             gradients.o.ready.eq(fire),
             weights.beats.ready.eq(fire),
@@ -144,23 +157,21 @@ class RowUpdate(wiring.Component):
                 [gradients.o.p.values, *gradient])),
             *(register.eq(value) for value, register in itertools.pairwise(factors)),
         ]
-        results = []
+        apply = self.multiply_add
         for lane in range(config.lanes):
             m.submodules[f"widen{lane}"] = widen = Widen()
-            m.submodules[f"apply{lane}"] = apply = FusedMultiplyAdd()
             m.d.comb += [
                 widen.operands.valid.eq(valid[0]),
                 widen.operands.p.value.eq(raw.word_select(lane, 32)),
                 widen.operands.p.type.eq(type_),
                 apply.operands.valid.eq(widen.results.valid),
-                apply.operands.p.a.eq(factors[-1]),
-                apply.operands.p.b.eq(gradient[-1].word_select(lane, 32)),
-                apply.operands.p.c.eq(widen.results.p),
+                apply.operands.p.addends.word_select(lane, 32).eq(widen.results.p),
             ]
-            results.append(apply.results.p)
         m.d.comb += [
+            apply.operands.p.factor.eq(factors[-1]),
+            apply.operands.p.values.eq(gradient[-1]),
             self.updated.valid.eq(valid[-1]),
-            self.updated.p.values.eq(Cat(results)),
+            self.updated.p.values.eq(apply.results),
             self.updated.p.last.eq(last[-1]),
         ]
         return m

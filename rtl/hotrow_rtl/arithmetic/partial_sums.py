@@ -2,7 +2,7 @@
 
 import itertools
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -13,6 +13,7 @@ from ..float.formats import ElementType
 from ..primitives.fifo import RamFifo
 from ..primitives.ram import Ram
 from ..primitives.skid_buffer import SkidBuffer
+from .multiply_add import MultiplyAddPort
 from .payloads import (
     BAG_WIDTH,
     MAX_PARTIALS,
@@ -62,6 +63,9 @@ class PartialSums(wiring.Component):
         The rows of each bag in order, and the empty bags. A bag has fewer than 2**24 rows.
     beats : In(stream(row_beat(config)))
         The beats of each row, in the type of `row_format`.
+    multiply_add : Out(MultiplyAddPort(config))
+    accepts : Out(1)
+        A beat is accepted in this cycle, `OPERANDS` cycles before it uses `multiply_add`.
     partials : Out(stream(partial_beat(config)))
         The min(rows, p) partial sums of each bag in order; one row of +0 for an empty bag.
 
@@ -78,6 +82,8 @@ class PartialSums(wiring.Component):
             "sequential": In(1),
             "rows": In(stream.Signature(bag_row)),
             "beats": In(stream.Signature(row_beat(config))),
+            "multiply_add": Out(MultiplyAddPort(config)),
+            "accepts": Out(1),
             "partials": Out(stream.Signature(partial_beat(config))),
         })
 
@@ -107,6 +113,7 @@ class PartialSums(wiring.Component):
             permit.eq(bags.i.ready & ~full & ~(pausing & reuse)),
             accept.eq(permit & skid.o.valid & (row.empty | self.beats.valid)),
             step.eq(accept & ~row.empty),
+            self.accepts.eq(step),
             row_end.eq(accept & (row.empty | beat.last)),
             bag_end.eq(row_end & row.last),
             self.beats.ready.eq(permit & skid.o.valid & ~row.empty),
@@ -164,25 +171,23 @@ class PartialSums(wiring.Component):
         m.d.sync += addend.eq(sums.read_data)
         start_at_minus_zero = delayed(
             "start_at_minus_zero", is_first & self.sequential, OPERANDS - READ)
-        results = []
+        add = self.multiply_add
         for lane in range(lanes):
             m.submodules[f"widen{lane}"] = widen = Widen()
-            m.submodules[f"add{lane}"] = add = FusedMultiplyAdd()
             m.d.comb += [
                 widen.operands.valid.eq(step_q),
                 widen.operands.p.value.eq(raw.word_select(lane, 32)),
                 widen.operands.p.type.eq(type_),
                 add.operands.valid.eq(widen.results.valid),
-                add.operands.p.a.eq(weight),
-                add.operands.p.b.eq(widen.results.p),
-                add.operands.p.c.eq(
+                add.operands.p.values.word_select(lane, 32).eq(widen.results.p),
+                add.operands.p.addends.word_select(lane, 32).eq(
                     addend.word_select(lane, 32) | Mux(start_at_minus_zero, MINUS_ZERO, 0)),
             ]
-            results.append(add.results.p)
         write_enable = delayed("write_enable", step, WRITTEN)
         write_data = Signal(config.bus_width)
-        m.d.sync += write_data.eq(Cat(results))
+        m.d.sync += write_data.eq(add.results)
         m.d.comb += [
+            add.operands.p.factor.eq(weight),
             sums.read_address.eq(addresses[READ]),
             sums.read_clear.eq(is_first),
         ]

@@ -8,14 +8,17 @@ from ..config import ArithmeticUnits
 from ..primitives.stream_routing import stream_connect
 from .bag_sum import BagSum
 from .mean import BagMean
+from .multiply_add import MultiplyAddPort
 from .payloads import bag_row, row_beat, row_format
+from .shared_tree import tree_sizes
+from .tree_sum import TreePort
 
 
 class RowPool(wiring.Component):
     """Pool rows of fp32, fp16 or bf16 in fp32, in the order of addition of `BagSum`.
 
-    A mean is the sum divided by the
-    number of rows (see `BagMean`). Unweighted sums and means have rows of weight 1.0.
+    A mean is the sum divided by the number of rows (see `BagMean`). Unweighted sums and means have
+    rows of weight 1.0.
 
     Parameters
     ----------
@@ -31,6 +34,8 @@ class RowPool(wiring.Component):
         The rows of each bag in order, and the empty bags. A bag has fewer than 2**24 rows.
     words : In(stream(config.bus_width))
         The words of each row that is not `empty`, in order.
+    multiply_add, accepts, tree
+        See `BagSum`.
     gradients : Out(stream(row_beat(config)))
     space_for_one, reserve : In(1), Out(1)
         See `BeatsToWords`, the receiver of `pooled`.
@@ -50,6 +55,9 @@ class RowPool(wiring.Component):
             "sequential": In(1),
             "rows": In(stream.Signature(bag_row)),
             "words": In(stream.Signature(config.bus_width)),
+            "tree": Out(TreePort(*tree_sizes(config))),
+            "multiply_add": Out(MultiplyAddPort(config)),
+            "accepts": Out(1),
             "gradients": Out(stream.Signature(row_beat(config))),
             "space_for_one": In(1),
             "reserve": Out(1),
@@ -62,6 +70,8 @@ class RowPool(wiring.Component):
         m.submodules.means = means = BagMean(self.config)
         connect(m, rows=flipped(self.rows), sums=sums.rows)
         connect(m, words=flipped(self.words), sums=sums.words)
+        connect(m, sums.tree, flipped(self.tree))
+        connect(m, sums.multiply_add, flipped(self.multiply_add))
         with m.If(self.sequential):
             m.d.comb += [
                 self.gradients.valid.eq(sums.bags.valid),
@@ -72,6 +82,7 @@ class RowPool(wiring.Component):
         m.d.comb += [
             sums.row_format.eq(self.row_format),
             sums.sequential.eq(self.sequential),
+            self.accepts.eq(sums.accepts),
             self.gradients.p.values.eq(sums.bags.p.values),
             self.gradients.p.last.eq(sums.bags.p.last),
             means.mean.eq(self.mean),

@@ -4,12 +4,13 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..config import LARGEST_ROW, ArithmeticUnits, log2
+from ..config import ArithmeticUnits, log2
 from ..float.add import Add
-from ..float.fma import FusedMultiplyAdd
+from ..float.square import Square
 from ..primitives.fifo import RamFifo
 from .payloads import row_beat, row_format, row_geometry
-from .tree_sum import MINUS_ZERO, TreeSum
+from .shared_tree import square_steps, tree_sizes
+from .tree_sum import TreePort
 
 QUEUE = 32  # steps between `beats` and the final adder
 ROWS = 8  # rows between `beats` and `sums`
@@ -34,6 +35,8 @@ class SquareSum(wiring.Component):
         fp32 elements.
     sums : Out(stream(32))
         One per row.
+    tree : Out(TreePort(*tree_sizes(config)))
+        Of one client of a `SharedTree`.
 
     Timing
     ------
@@ -47,6 +50,7 @@ class SquareSum(wiring.Component):
             "row_format": In(row_format),
             "beats": In(stream.Signature(row_beat(config))),
             "sums": Out(stream.Signature(32)),
+            "tree": Out(TreePort(*tree_sizes(config))),
         })
 
     def elaborate(self, platform):
@@ -54,7 +58,7 @@ class SquareSum(wiring.Component):
         lanes = self.config.lanes
         width = self.config.squares  # elements of a step
         geometry = row_geometry(m, self.config, self.row_format)
-        steps = range(2 * LARGEST_ROW // 4 // width)  # of a row
+        steps = square_steps(self.config)  # of a row
         last_step = Signal(steps)
         m.d.sync += last_step.eq((geometry.blocks << log2(4) >> log2(width)) - 1)
 
@@ -75,13 +79,10 @@ class SquareSum(wiring.Component):
             values.eq(self.beats.p.values.word_select(part, 32 * width)), valid.eq(step)]
         level = []
         for lane in range(width):
-            m.submodules[f"square{lane}"] = square = FusedMultiplyAdd()
-            value = values.word_select(lane, 32)
+            m.submodules[f"square{lane}"] = square = Square()
             m.d.comb += [
                 square.operands.valid.eq(valid),
-                square.operands.p.a.eq(value),
-                square.operands.p.b.eq(value),
-                square.operands.p.c.eq(MINUS_ZERO),
+                square.operands.p.a.eq(values.word_select(lane, 32)),
             ]
             level.append(square.results)
         while len(level) > 1:
@@ -98,7 +99,7 @@ class SquareSum(wiring.Component):
 
         # Add the sums of a row's steps.
         m.submodules.queue = queue = RamFifo(32, QUEUE)
-        m.submodules.tree = tree = TreeSum(1, len(steps), 1, 1)
+        tree = self.tree
         m.submodules.sums_out = sums_out = RamFifo(32, ROWS)
         index = Signal(steps)
         m.d.comb += [
@@ -110,7 +111,7 @@ class SquareSum(wiring.Component):
             tree.summands.p.final.eq(index == last_step),
             queue.o.ready.eq(tree.summands.ready),
             sums_out.i.valid.eq(tree.sums.valid),
-            sums_out.i.p.eq(tree.sums.p.values),
+            sums_out.i.p.eq(tree.sums.p.values),  # the first lane
         ]
         with m.If(queue.o.valid & queue.o.ready):
             m.d.sync += index.eq(Mux(index == last_step, 0, index + 1))

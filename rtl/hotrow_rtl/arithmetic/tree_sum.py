@@ -11,6 +11,7 @@ from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..config import log2
 from ..float.add import Add
 from ..primitives.fifo import RamFifo
 from ..primitives.ram import Ram
@@ -31,6 +32,16 @@ def beat_sum(lanes, tag) -> data.StructLayout:
     return data.StructLayout({"values": 32 * lanes, "tag": tag})
 
 
+class TreePort(wiring.Signature):
+    """A client's view of a `TreeSum`, with parameters as there."""
+
+    def __init__(self, lanes, indices, beats, tag):
+        super().__init__({
+            "summands": Out(stream.Signature(summand(lanes, indices, beats, tag))),
+            "sums": In(stream.Signature(beat_sum(lanes, tag), always_ready=True)),
+        })
+
+
 class TreeSum(wiring.Component):
     """Add rows 0 and 1, 2 and 3, ...; then add these sums in pairs, until one remains.
 
@@ -41,15 +52,18 @@ class TreeSum(wiring.Component):
     ----------
     lanes : int
     indices : int
-        Maximum number of rows of a sum, a power of two.
+        Maximum number of rows of a sum, a power of two of at least 4.
     beats : int
-        Maximum number of beats of a row, if a sum has more than one row.
+        Maximum number of beats of a row, if a sum has more than one row and at most `wide`.
+    wide : int, optional
+        A sum of more rows has one beat. A power of two, default `indices`.
     tag : ShapeCastable
         Travels with a beat; equal in all rows of a sum.
 
     Attributes
     ----------
     summands : In(stream(summand(lanes, indices, beats, tag)))
+        Of a row of one beat `beat_idx` is 0.
         Rows in order of their index, all rows of a sum before the next sum.
     sums : Out(stream(beat_sum(lanes, tag), always_ready=True))
 
@@ -63,10 +77,11 @@ class TreeSum(wiring.Component):
 
     latency = Add.latency + 2
 
-    def __init__(self, lanes, indices, beats, tag):
+    def __init__(self, lanes, indices, beats, tag, wide=None):
         if indices < 4 or indices & (indices - 1):
             raise ValueError(f"indices must be a power of two of at least 4, not {indices}")
         self.lanes, self.indices, self.beats, self.tag = lanes, indices, beats, tag
+        self.wide = wide or indices
         super().__init__({
             "summands": In(stream.Signature(summand(lanes, indices, beats, tag))),
             "sums": Out(stream.Signature(beat_sum(lanes, tag), always_ready=True)),
@@ -92,7 +107,8 @@ class TreeSum(wiring.Component):
         m.submodules.even_inputs = even_inputs = RamFifo(width, max(INPUT_BEATS, 2 * self.beats))
         m.submodules.inputs = inputs = RamFifo(given.shape(), INPUT_BEATS)
         level = result.level[:len(Signal(range(levels)))]  # the top level is never stored
-        address = Cat(result.beat_idx, level)
+        low = (log2(self.wide) - 1).bit_length()  # bits of the level of a sum of several beats
+        address = Cat((result.beat_idx | level[low:])[:len(result.beat_idx)], level[:low])
         m.submodules.even_results = even_results = Ram(width, 1 << len(address))
         result_values, is_operand = Signal(width), Signal()
         m.d.comb += [

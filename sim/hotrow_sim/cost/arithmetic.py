@@ -11,26 +11,28 @@ WORD_QUEUE = 32  # words of finished rows
 
 
 def bag_sum_bits(config: ArithmeticUnits):
-    """Two copies of the partial sums of two bags; the sums of two rows in order; the sums that
-    wait for their neighbours, of the first level and of the others; the queues of bags."""
+    """Two copies of the partial sums of two bags; the sums of two rows in order; the queues of
+    bags."""
     width, longest = config.bus_width, max_row_beats(config)
     partials = 2 * 2 * max(2048 // config.bus_bytes, longest) * width
     reordered = 2 * longest * width
-    pair_beats = 1024 // config.bus_bytes
-    tag = log2(2 * longest) + log2(SLOTS) + 1
-    entering = INPUT_BEATS * (width + INDEX_WIDTH + 1 + log2(pair_beats) + tag)
-    pairs = 2 * pair_beats * width + 4 * pair_beats * width + entering
     beat_index = log2(2 * LARGEST_ROW // config.bus_bytes)
     bags = SLOTS * (BAG_WIDTH + 1 + INDEX_WIDTH) + SLOTS // 2 * (BAG_WIDTH + beat_index)
-    return partials + reordered + pairs + bags
+    return partials + reordered + bags
+
+
+def tree_bits(config: ArithmeticUnits):
+    """The sums that wait for their neighbours, of the first level and of the others."""
+    width, pair_beats = config.bus_width, 1024 // config.bus_bytes
+    levels = log2(2 * LARGEST_ROW // 4 // config.squares)
+    tag = log2(2 * max_row_beats(config)) + log2(SLOTS) + 1
+    entering = INPUT_BEATS * (width + levels + 1 + log2(pair_beats) + tag)
+    return 2 * pair_beats * width + 4 * pair_beats * width + entering
 
 
 def square_sum_bits(config: ArithmeticUnits):
-    """The queues of steps and sums; the sums that wait for their neighbours."""
-    levels = log2(2 * LARGEST_ROW // 4 // config.squares)
-    waiting = 32 << 1 + (levels - 1).bit_length()
-    entering = INPUT_BEATS * (32 + levels + 1 + 1 + 1)
-    return (QUEUE + ROWS) * 32 + INPUT_BEATS * 32 + waiting + entering
+    """The queues of steps and sums."""
+    return (QUEUE + ROWS) * 32
 
 
 def row_update_bits(config: ArithmeticUnits):
@@ -42,5 +44,6 @@ def row_update_bits(config: ArithmeticUnits):
 
 
 def bag_arithmetic_bits(config: ArithmeticUnits):
-    """Sums, updates, and a queue of result words with their `last` flags."""
-    return bag_sum_bits(config) + row_update_bits(config) + WORD_QUEUE * (config.bus_width + 1)
+    """Sums, updates, their tree, and a queue of result words with their `last` flags."""
+    return (bag_sum_bits(config) + row_update_bits(config) + tree_bits(config)
+            + WORD_QUEUE * (config.bus_width + 1))

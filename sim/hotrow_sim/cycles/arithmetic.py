@@ -16,10 +16,10 @@ PLAIN = 13  # between the first beats of two rows of a plain sum
 DIVIDED = 31  # division of a beat
 CONVERTED = 2  # conversion of a number of rows to fp32, plus its log2
 SCALAR = 31  # Adagrad's divisions of a row
-SUMMED = 35  # from the last gradient of a row to its sum
+SUMMED = 13  # from the last gradient of a row to its sum
 APPLIED = 25  # from the last beats of a gradient and its row to the last word
-SUM_OF_STEPS = 58  # from the last step of a row to the next row, without the levels
-SQUARED = 130  # Adagrad's squares and scalars of a row, without the sum of the steps
+SUM_OF_STEPS = 55  # from the last step of a row to the next row, without the levels
+SQUARED = 111  # Adagrad's squares and scalars of a row, without the sum of the steps
 PAIR_QUEUE = 8  # partial sums that wait for the adder
 BAG_QUEUE = 32  # bags that wait for the adder
 SUMS_IN_ORDER = 16  # bags at the adder
@@ -184,7 +184,8 @@ def summed_rows(config: ArithmeticUnits, elements, counts, adagrad, words=0):
     squares of the last row ends.
 
     The gradients of one row are added `PLAIN` cycles apart. Four rows are squared and summed
-    concurrently. `words` cycles follow the gradients of each row.
+    concurrently. `words` cycles follow the gradients of each row. One lane adds gradients or
+    updates rows.
     """
     beats = beats_per_row(config, elements)
     steps = square_steps(config, elements)
@@ -194,7 +195,7 @@ def summed_rows(config: ArithmeticUnits, elements, counts, adagrad, words=0):
     for gradients in map(int, counts):
         summed += (gradients - 1) * max(PLAIN, beats) + beats
         ended = max(summed, ended) + row
-        summed += words
+        summed += max(words, beats) if config.lanes == 1 else words
     return summed, ended
 
 
@@ -218,4 +219,5 @@ def update_cycles(config: ArithmeticUnits, elements, counts, adagrad) -> int:
         Row-wise Adagrad, else SGD.
     """
     _, ended = summed_rows(config, elements, counts, adagrad)
-    return round(ended + SUMMED + APPLIED + adagrad * squared_cycles(config, elements))
+    computed = (squared_cycles if adagrad else beats_per_row)(config, elements)
+    return round(ended + SUMMED + APPLIED + computed)

@@ -7,7 +7,6 @@ from .mover import ADDED
 
 POOLED = 30  # from the list to the reads, from words to the pool, and from rows to their responses
 UPDATED = 21  # the same path of an update
-OVERLAPPED = 23  # of the path of an update, in parallel with Adagrad's scalars
 
 
 def _ports(config: Config):
@@ -63,7 +62,7 @@ def update_rows_cycles(config: Config, elements, counts, row_bytes, gradient_byt
     parts = -(-row_bytes // config.units.bus_bytes)  # words of a row at the arithmetic
     streamed, ended = summed_rows(config.units, elements, counts, adagrad, parts + adagrad)
     if adagrad:
-        computed = ended + squared_cycles(config.units, elements) - OVERLAPPED
+        computed = ended + squared_cycles(config.units, elements)
     else:
         computed = max(streamed, ended)
     return round(first_word + UPDATED + words + gradient + read_latency + computed + SUMMED

@@ -72,12 +72,12 @@ def _result_words(config, command, outcome):
     slots = 4 * command["count"]
     if command["opcode"] == Opcode.PLAN:
         fetched, evicted = outcome.entries, outcome.evictions
-        rows, numbers = ROW_ENTRY_BYTES * max(fetched, evicted), 4 * max(fetched, evicted)
-        others = (ROW_ENTRY_BYTES + 4) * (fetched + evicted)
-        most = (slots + others, max(slots, others), max(slots, rows, numbers))
+        rows, numbers = ROW_ENTRY_BYTES * (fetched + evicted), 4 * (fetched + evicted)
+        most = (slots + rows + numbers, max(rows, slots + numbers),
+                max(slots, ROW_ENTRY_BYTES * max(fetched, evicted), numbers))
     else:
         samples, misses = 4 * command["samples"], ROW_ENTRY_BYTES * outcome.unique
-        most = (slots + misses + samples, max(slots, misses + samples),
+        most = (slots + misses + samples, max(misses, slots + samples),
                 max(slots, misses // 2, samples))
     return -(-most[log2(config.result_ports)] // config.bus_bytes)
 

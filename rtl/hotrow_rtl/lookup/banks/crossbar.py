@@ -43,8 +43,6 @@ class BankCrossbar(wiring.Component):
     answers : In(stream(answer, always_ready=True)).array(config.banks)
         One per request of that bank, in order, at any time after the cycle of the request.
     answered : Out(stream(crossbar_response(config, carried, answer)))
-    idle : Out(1)
-        The crossbar is empty.
     restart : In(1)
         A pulse drops everything. The banks must restart too.
 
@@ -68,7 +66,6 @@ class BankCrossbar(wiring.Component):
             "requests": Out(stream.Signature(width)).array(config.banks),
             "answers": In(stream.Signature(answer, always_ready=True)).array(config.banks),
             "answered": Out(stream.Signature(crossbar_response(config, carried, answer))),
-            "idle": Out(1),
             "restart": In(1),
         })
 
@@ -161,8 +158,6 @@ class BankCrossbar(wiring.Component):
         read_valid, select_valid = Signal(), Signal()  # stages of the exit
         read_banks = Signal.like(oldest.banks.as_value(), reset_less=True)
         selected = Signal(out, reset_less=True)
-        m.d.comb += self.idle.eq(
-            (order.level == 0) & ~read_valid & ~select_valid & ~self.answered.valid)
         with m.If(exit_ready):
             m.d.sync += [
                 read_valid.eq(pop),

@@ -162,7 +162,6 @@ def test_full_ring_takes_nothing_and_loses_nothing(config):
         await ctx.tick().repeat(RING_BEATS + 2)
         for _ in range(20):
             levels.append(ctx.get(ring.beats.ready))
-            assert config is ONE or not ctx.get(ring.idle)
             await ctx.tick()
     bench.process("watch", watch)
     bench.run(1000)
