@@ -61,9 +61,7 @@ def update_rows_cycles(config: Config, elements, counts, row_bytes, gradient_byt
     words, gradient = (-(-each // config.bus_bytes) for each in (row_bytes, gradient_bytes))
     parts = -(-row_bytes // config.units.bus_bytes)  # words of a row at the arithmetic
     streamed, ended = summed_rows(config.units, elements, counts, adagrad, parts + adagrad)
-    if adagrad:
-        computed = ended + squared_cycles(config.units, elements)
-    else:
-        computed = max(streamed, ended)
+    squared = squared_cycles(config.units, elements)
+    computed = ended + squared if adagrad else max(streamed, ended)
     return round(first_word + UPDATED + words + gradient + read_latency + computed + SUMMED
                  + APPLIED + write_latency + _ports(config))
