@@ -22,7 +22,7 @@ from hotrow_sim.link.slip import slip_encode
 
 MODES = {"scratchpipe": {"mode": "scratchpipe"}, "freqcache": {"mode": "freqcache"},
          "hotline": {"mode": "hotline"}, "hotline pooled": {"mode": "hotline", "cold": "pooled"}}
-BLOCK_LOG2 = 10  # of a card with DRAM
+BLOCK_LOG2 = 12  # of the ECPIX-5 with DRAM
 BAUD, BITS = 3_000_000, 10  # of a serial line; bits of a byte, with start and stop
 GIGABIT = 1e9
 # Preamble, headers of Ethernet, IPv4 and UDP, checksum and gap; the least payload of Ethernet.

@@ -10,7 +10,8 @@ from hotrow_rtl.config import preset
 MEMORY_BYTES = 1 << 22
 CLOCK_HZ = 12e6  # at 3 Mbaud, four cycles a bit: the fewest that a card can do with
 PATIENCE = 120.0  # seconds: a simulated board is slow, and its line loses nothing
-DRAM = Dram(chip="MT41K64M16", lanes=2, chip_bytes=1 << 27)
+# All of the chips, in the largest blocks of a board.
+DRAM = Dram(chip="MT41K64M16", lanes=2, chip_bytes=1 << 27, memory_bytes=1 << 27, block_log2=12)
 DRAM_CLOCK_MHZ = 50  # of the card; the base of the controller's timing
 
 

@@ -120,7 +120,7 @@ def test_the_list(hotrow):
         "ecpix5": ["uart", "udp"], "versa-5g": ["uart", "udp"], "ulx3s": ["uart"],
         "ulx3s-45f": ["uart"]}
     assert "links: uart over its USB bridge, udp over gigabit Ethernet" in shown
-    assert "64 KB of block RAM or 64 MB of DRAM" in shown
+    assert "64 KB of block RAM or 512 MB of DRAM" in shown
     assert [each["memories"] for each in listed["boards"]] == [
         board.memories for board in BOARDS.values()]
 

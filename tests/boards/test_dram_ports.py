@@ -24,6 +24,8 @@ class PortsBench(MastersBench):
     ----------
     bus_bytes, seed : int
         See `MastersBench`.
+    address_width : int
+        Of the wider port; 14 if the masters have all of its memory.
 
     Attributes
     ----------
@@ -31,13 +33,13 @@ class PortsBench(MastersBench):
         The memory.
     """
 
-    def __init__(self, bus_bytes, seed):
+    def __init__(self, bus_bytes, seed, address_width=ADDRESS_WIDTH):
         bus = {"address_width": 32, "bus_bytes": bus_bytes}
         reads = SharedRead(SIZE, [AXI4Read(id_width=2, **bus), AXI4Read(id_width=3, **bus)], WORD,
-                           ADDRESS_WIDTH)
+                           address_width)
         writes = SharedWrite(
             SIZE, BLOCK_LOG2, [(AXI4Write(id_width=3, **bus), False),
-                               (AXI4Write(id_width=2, **bus), True)], WORD, ADDRESS_WIDTH)
+                               (AXI4Write(id_width=2, **bus), True)], WORD, address_width)
         both = Module()
         both.submodules.reads, both.submodules.writes = reads, writes
         super().__init__(both, reads, writes, bus_bytes, seed)
@@ -103,10 +105,11 @@ def test_random_bursts(bus_bytes, seed):
                          for at, beats, _ in bursts], f"seed {seed}"
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_beyond_the_memory(seed):
+@pytest.mark.parametrize("seed, address_width", [
+    (0, ADDRESS_WIDTH), (0, 14), pytest.param(1, ADDRESS_WIDTH, marks=pytest.mark.slow)])
+def test_beyond_the_memory(seed, address_width):
     """A burst beyond the memory gets DECERR, in order, without an access."""
-    bench, some = PortsBench(8, seed), bytes(range(24))
+    bench, some = PortsBench(8, seed, address_width), bytes(range(24))
     whole = np.ones(24, bool)
     answers = bench.write(1, [(8, some, whole, 1), (SIZE + 8, some, whole, 2),
                               (1 << 31, some, whole, 3), (40, some, whole, 0)])
@@ -114,7 +117,7 @@ def test_beyond_the_memory(seed):
     assert [response for response, _ in answers] == [OKAY, DECERR, DECERR, OKAY]
     assert bench.reported == [0, 0]
     assert bytes(bench.octets[8:32]) == bytes(bench.octets[40:64]) == some
-    bench = PortsBench(8, seed)
+    bench = PortsBench(8, seed, address_width)
     bench.octets[8:32] = list(some)
     came = bench.read(0, [(8, 3, 1), (SIZE, 2, 2), (1 << 31, 1, 0), (8, 3, 3)])
     bench.run(2000)

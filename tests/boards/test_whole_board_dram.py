@@ -17,7 +17,7 @@ from tests.driver.links import declared_transports
 pytestmark = [
     pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600), needs_litedram]
 WINDOWS = ((1, 2, 3), (2, 4, 4))  # working read delays, different for each lane
-HIGH = 60 << 20  # far above any block RAM
+HIGH = 127 << 20  # near the end of the chips
 _STAGING_SHARE = 1 << 13  # of the card's memory: little to send over a slow line
 
 
@@ -31,7 +31,7 @@ def device(monkeypatch):
 
 
 def test_a_program(device):
-    assert device.transport.session.card["memory_bytes"] == 64 << 20
+    assert device.transport.session.card["memory_bytes"] == 128 << 20
     run_program(device)
     assert device.transport.counters()["bad_crc"] == 0
 

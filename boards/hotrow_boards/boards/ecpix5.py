@@ -12,7 +12,9 @@ ECPIX5 = Board(
     options=("--um5g-85k", "--package", "CABGA554", "--speed", "8"),
     capacity=ECP5_85,
     memory_bytes=1 << 16,
-    dram=Dram(chip="MT41K256M16", lanes=2, chip_bytes=1 << 29),
+    # All of it; with blocks of 4 KB the bitmap of written blocks takes 8 block RAMs.
+    dram=Dram(chip="MT41K256M16", lanes=2, chip_bytes=1 << 29, memory_bytes=1 << 29,
+              block_log2=12),
     clock_mhz=50,
     loader=("--board", "ecpix5"),
     revisions={"R02": ("--board", "ecpix5"), "R03": ("--board", "ecpix5_r03")},  # FT2232, FT4232
