@@ -271,7 +271,7 @@ class Device:
         return self.regions.reaches_host
 
     def flush(self) -> None:
-        """Bring memory on the card up to date on the host, once commands under way have completed.
+        """Bring memory on the card up to date on the host, by what completed commands wrote.
 
         Raises
         ------
@@ -292,6 +292,8 @@ class Device:
         self._with_card_memory(self.regions.upload)
 
     def _with_card_memory(self, call):
+        if self.reaches_host:
+            return
         with self._commands.lock:
             self._commands.check_open()
             self._commands.poll()

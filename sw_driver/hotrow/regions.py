@@ -79,6 +79,7 @@ class Regions:
             the device's addresses have no room for it.
         """
         buffer = Buffer(name or "the buffer", source, writable, owner == "card")
+        buffer.on_card |= self._shares_card(buffer.bytes)
         handle = self._buffers.index(None) if None in self._buffers else len(self._buffers)
         if handle == self._handles:
             raise RegistrationError(

@@ -91,6 +91,21 @@ def test_a_table_comes_home_when_it_is_unregistered(device):
     assert (table.weights[9] == 4).all(), "the host's own again"
 
 
+def test_a_registered_array_comes_home_too(device):
+    """Also with a part of it that was registered once more, which is on the card like all of it."""
+    array = hotrow.empty((40, DIM), np.float32)
+    array[:] = 1
+    whole = device.register(array, on_card=True)
+    part = device.register(array[8:16])
+    assert part.on_card
+    device.fill(array[8:12], 5)
+    device.unregister(part)
+    assert (array[8:12] == 5).all() and (array[12:] == 1).all()
+    device.fill(array[20:24], 6)
+    device.unregister(whole)
+    assert (array[20:24] == 6).all()
+
+
 def test_a_write_of_the_host_between_two_commands_reaches_an_array_of_both(device):
     table, weights = random_table(device, on_card=False)
     assert (device.gather((table, [7])) == weights[7]).all()

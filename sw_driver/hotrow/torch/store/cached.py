@@ -287,7 +287,8 @@ class CachedStore(Store):
             for group, storage in enumerate(self.storages):
                 for flat, slots in storage.chunks(dirty=True):
                     self._write_back(group, flat, slots)
-            self.device.flush()
+            if not self.closed:
+                self.device.flush()
 
     def upload(self):
         if not self.closed:
