@@ -94,11 +94,11 @@ def digests(tables):
 def test_tables_are_residents(device, system, optimizer):
     options = SYSTEMS[system]
     session, memory = device.transport.session, device.transport.memory
-    frames, up, down = session.statistics.sent, memory.sent, memory.fetched
+    frames, up, down = session.statistics.sent, memory.access.sent, memory.access.fetched
     found, losses, figures = train(device, optimizer, **options)
     expected, expected_losses, _ = train(None, optimizer, "resident")
     print(f"{system}, {optimizer}: {session.statistics.sent - frames} frames, "
-          f"{memory.sent - up} bytes up, {memory.fetched - down} down, {figures}")
+          f"{memory.access.sent - up} bytes up, {memory.access.fetched - down} down, {figures}")
     if "cold" in options:
         with hotrow.open("model", "ecp5") as model:
             on_model = train(model, optimizer, **options)

@@ -48,11 +48,11 @@ def test_a_step_moves_no_table(device):
     table, _ = random_table(device)
     device.gather((table, [0]))
     memory = device.transport.memory
-    before = memory.sent, memory.fetched
+    before = memory.access.sent, memory.access.fetched
     rows = np.arange(0, 600, 60)
     found = device.gather((table, rows))
     device.scatter((table, rows), found + 1)
-    up, down = memory.sent - before[0], memory.fetched - before[1]
+    up, down = memory.access.sent - before[0], memory.access.fetched - before[1]
     lists, moved = 2 * 8 * len(rows), len(rows) * ROW_BYTES
     assert up == 2 * COMMAND.itemsize + lists + moved
     assert down == 2 * COMPLETION.itemsize + moved
@@ -64,14 +64,14 @@ def test_the_host_has_the_card_s_rows_after_a_flush(device):
     device.scatter((table, rows), before[rows] * 2)
     assert (weights == before).all(), "the host's rows are those of the last flush"
     memory = device.transport.memory
-    fetched = memory.fetched
+    fetched = memory.access.fetched
     device.flush()
     before[rows] *= 2
     assert (weights == before).all()
-    assert memory.fetched - fetched <= len(rows) * BLOCK, "blocks that hold these rows"
-    fetched = memory.fetched
+    assert memory.access.fetched - fetched <= len(rows) * BLOCK, "blocks that hold these rows"
+    fetched = memory.access.fetched
     device.flush()
-    assert memory.fetched == fetched, "nothing was written since"
+    assert memory.access.fetched == fetched, "nothing was written since"
 
 
 def test_weights_and_state_of_a_table_are_up_to_date(device):
@@ -213,13 +213,14 @@ def test_a_line_that_is_gone_takes_rows_along_by_name():
     device.close()
 
 
-@pytest.mark.parametrize("when", ["_take_written", "_read_parts"])
+@pytest.mark.parametrize("when", ["take_written", "_read_parts"])
 def test_after_an_interrupt_no_block_is_forgotten(device, monkeypatch, when):
     """The interrupt comes before the note of the blocks, or within the merge."""
     table, weights = random_table(device)
     device.scatter((table, [3, 400]), np.full((2, DIM), 7, np.float32))
-    memory = device.transport.memory
-    answer = getattr(memory, when)
+    place = device.transport.memory
+    place = place.access if when == "take_written" else place
+    answer = getattr(place, when)
 
     def interrupted(*arguments):
         answer(*arguments)
@@ -228,7 +229,7 @@ def test_after_an_interrupt_no_block_is_forgotten(device, monkeypatch, when):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(memory, when, interrupted)
+        patch.setattr(place, when, interrupted)
         with pytest.raises(KeyboardInterrupt):
             device.flush()
     device.flush()

@@ -149,18 +149,18 @@ def test_only_what_changed_goes_over_the_line():
     host = np.zeros(1 << 14, np.uint8)
     memory.attach(host)
     memory.push(alone=True)
-    assert memory.sent == host.size
+    assert memory.access.sent == host.size
     host[100], host[140], host[9000] = 1, 2, 3
     memory.push(alone=True)
-    assert memory.sent == host.size + 44 + 4
+    assert memory.access.sent == host.size + 44 + 4
     host[100], host[140] = 2, 3
     memory.push(alone=False)
-    assert memory.sent == host.size + 44 + 4 + 8
+    assert memory.access.sent == host.size + 44 + 4 + 8
     memory.pull()
-    assert memory.fetched == 0
+    assert memory.access.fetched == 0
     card.memory[300] = 9
     memory.pull()
-    assert memory.fetched == 256
+    assert memory.access.fetched == 256
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -208,7 +208,7 @@ def test_arrays_that_share_memory_share_their_copy():
     with pytest.raises(MemoryError, match=r"256 bytes overlap 768 that .* array that holds"):
         memory.attach(host[640:896])
     memory.push(alone=True)
-    assert memory.sent == 768
+    assert memory.access.sent == 768
     memory.detach(whole)
     host[300] = 7
     memory.push(alone=True)

@@ -16,10 +16,10 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ..contract import LARGEST_PAYLOAD, LinkStatus, Operation
-from ..errors import HostWriteError, TransportError
+from ..contract import LARGEST_PAYLOAD
+from ..errors import HostWriteError
 from .address_ranges import AddressRanges
-from .session import expect
+from .memory_access import MemoryAccess
 
 Owner: TypeAlias = Literal["both", "card", "driver"]
 _WORD = 4  # bytes: the granularity of writes of either side
@@ -49,19 +49,16 @@ class CardMemory:
 
     Attributes
     ----------
-    sent, fetched : int
-        Bytes of arrays that crossed the link.
+    access : MemoryAccess
     """
 
     def __init__(self, session):
-        self._session, card = session, session.card
+        self.access, card = MemoryAccess(session), session.card
         self._block = 1 << card["block_log2"]
         self._ranges = AddressRanges(card["memory_base"], card["memory_bytes"])
         self._arrays: dict[int, _Array] = {}
-        self.sent = self.fetched = 0
         self._taking = False  # whether the card's answer is lost unless it is noted
-        self._take_written()  # forget the writes for an earlier host
-        self._taking = False
+        self.access.take_written()  # forget the writes for an earlier host
 
     def attach(self, octets: np.ndarray, writable: bool = True, owner: Owner = "both") -> int:
         """Give a uint8 array a place in the card's memory and return its address.
@@ -100,12 +97,13 @@ class CardMemory:
     def send(self, address: int, size: int) -> None:
         """Send bytes of an array of the driver."""
         home, array = self._at(address)
-        self._finish(self._send(address, array.octets[address - home:address - home + size]))
+        self.access.finish(self.access.write(
+            address, array.octets[address - home:address - home + size]))
 
     def fetch(self, address: int, size: int) -> None:
         """Fetch bytes of an array of the driver."""
         home, array = self._at(address)
-        for _, at, found in self._read([(array, home, address, size)]):
+        for _, at, found in self.access.read([(None, address, size)]):
             array.octets[at - home:at - home + found.size] = found
 
     def push(self, alone: bool) -> None:
@@ -120,7 +118,7 @@ class CardMemory:
         for address, array in self._arrays.items():
             if array.owner == "both" or (array.owner == "card" and array.held is None):
                 requests += self._send_changes(address, array, _NEAR if alone else 0)
-        self._finish(requests)
+        self.access.finish(requests)
 
     def pull(self) -> None:
         """Fetch the bytes of owner "both" that the card wrote."""
@@ -158,8 +156,8 @@ class CardMemory:
             Host and card wrote to the same four bytes.
         """
         self._fetch_on_card(None, adopt=True)
-        self._finish([request for address, array in self._on_card()
-                      for request in self._send_changes(address, array, 0)])
+        self.access.finish([request for address, array in self._on_card()
+                            for request in self._send_changes(address, array, 0)])
 
     def _fetch_on_card(self, home, adopt):
         self._note_written()
@@ -185,13 +183,14 @@ class CardMemory:
 
     def _note_written(self):
         """Note which blocks of arrays the card wrote."""
-        blocks = None if self._taking else self._take_written()
+        interrupted, self._taking = self._taking, True
+        blocks = self.access.take_written()
         for address, array in self._arrays.items():
             if array.owner == "driver":
                 continue
             first = address // self._block
             last = (address + array.octets.size - 1) // self._block
-            if blocks is None:  # an interrupt came between the card's answer and its note
+            if interrupted:  # between the card's answer and its note
                 array.written.update(range(first, last + 1))
             else:
                 low, high = np.searchsorted(blocks, (first, last + 1))
@@ -199,18 +198,18 @@ class CardMemory:
         self._taking = False
 
     def _pieces(self, address, array):
-        """The blocks that the card wrote to an array: (array, its address, address, size)."""
+        """Spans of the blocks that the card wrote to an array: ((array, its address), ...)."""
         pieces = []
         for first, end in _runs(np.array(sorted(array.written), np.int64)):
             start = max(first * self._block, address)
             stop = min(end * self._block, address + array.octets.size)
-            pieces.append((array, address, start, stop - start))
+            pieces.append(((array, address), start, stop - start))
         return pieces
 
     def _read_parts(self, pieces):
         """Read pieces: list of (bytes of the card, `held`, the host's, first byte in the array)."""
         parts = []
-        for (array, home, _, _), address, found in self._read(pieces):
+        for (array, home), address, found in self.access.read(pieces):
             at = address - home
             held, host = (each[at:at + found.size] for each in (array.held, array.octets))
             # Words that the host has already: an interrupt may have ended a merge.
@@ -223,57 +222,21 @@ class CardMemory:
         """Requests that send what the host changed in an array."""
         if array.held is None:
             contents = array.octets.copy()
-            requests = self._send(address, contents)
+            requests = self.access.write(address, contents)
             array.held = contents
             return requests
         requests = []
         for first, end in _changes(array, near):
             for at in range(first, end, LARGEST_PAYLOAD):
                 part = slice(at, min(at + LARGEST_PAYLOAD, end))
-                requests += self._send(address + at, array.octets[part])
+                requests += self.access.write(address + at, array.octets[part])
                 array.held[part] = array.octets[part]  # once an interrupt cannot lose them
         return requests
-
-    def _send(self, address, octets):
-        """Requests that write bytes to the card's memory."""
-        self.sent += octets.size
-        return [self._session.request(Operation.WRITE_MEMORY, address + at,
-                                      payload=octets[at:at + LARGEST_PAYLOAD].tobytes())
-                for at in range(0, octets.size, LARGEST_PAYLOAD)]
-
-    def _finish(self, requests):
-        for request in requests:
-            expect(request.result(), "a write of its memory")
-
-    def _read(self, pieces):
-        """Read pieces of the card's memory: (piece, address, uint8[n]) of each part."""
-        requests = [(piece, at, self._session.request(Operation.READ_MEMORY, at, min(
-            LARGEST_PAYLOAD, piece[2] + piece[3] - at)))
-            for piece in pieces for at in range(piece[2], piece[2] + piece[3], LARGEST_PAYLOAD)]
-        for piece, at, request in requests:
-            found = np.frombuffer(
-                expect(request.result(), "a read of its memory").payload, np.uint8)
-            self.fetched += found.size
-            yield piece, at, found
 
     def _at(self, address):
         """The array in whose copy an address lies: (its address, _Array)."""
         return next((home, array) for home, array in self._arrays.items()
                     if 0 <= address - home < array.octets.size)
-
-    def _take_written(self):
-        """Sorted numbers of the blocks that the card wrote since the last call."""
-        blocks, more, self._taking = [], True, True
-        while more:
-            answer = expect(self._session.request(
-                Operation.TAKE_WRITTEN, length=LARGEST_PAYLOAD).result(), "a look at its writes")
-            if len(answer.payload) % 4:
-                raise TransportError(f"the card listed blocks in {len(answer.payload)} bytes, "
-                                     "which is not a multiple of 4")
-            blocks.append(np.frombuffer(answer.payload, "<u4").astype(np.int64))
-            more = answer.status is LinkStatus.MORE
-        return np.unique(np.concatenate(blocks))
-
 
 def _merge(parts):
     """Give the host the bytes that differ from the last contents of the card's copy."""
