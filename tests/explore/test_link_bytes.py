@@ -28,6 +28,18 @@ def test_a_step_moves_what_its_batch_needs(capsys, optimizer):
     assert [each["table_hash_equal"] for each in found["modes"][:2]] == [True, True]
 
 
+def test_output_for_people(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = argparse.ArgumentParser()
+    link(parser.add_subparsers(dest="name"))
+    options = parser.parse_args(QUICK[:-1])
+    monkeypatch.setattr("hotrow_explore.link_bytes.MODES", {"hotline": {"mode": "hotline"}})
+    assert options.run(options) == 0
+    shown, said = capsys.readouterr()
+    assert "hotrow bench link" in shown and max(map(len, shown.splitlines())) <= 80
+    assert "rates projected; no board has run it" in said
+
+
 def test_time_on_a_line():
     """Frames of 20 and 1000 bytes, of which one has three bytes that are escaped."""
     line = Line.of([(bytes(20), bytes([0xC0] * 3) + bytes(997))], 1)
