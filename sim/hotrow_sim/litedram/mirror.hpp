@@ -51,6 +51,7 @@ class Mirror {
 
  private:
   static constexpr uint64_t PAGE = 4096, WORD = HOTROW_BUS_BYTES;
+  static constexpr uint32_t MOST_BEATS = 256;  // of an AXI4 burst
   static constexpr int MOST_CYCLES = 100000;  // without a response, until an error
 
   struct Array {
@@ -84,7 +85,7 @@ class Mirror {
         strobe |= uint64_t(all || host[some.first + i] != copy[some.first + i]) << (shift + i);
       std::memcpy(copy + some.first, host + some.first, some.size);
       if (bursts_.empty() || bursts_.back().first + bursts_.back().second * WORD != word ||
-          word % PAGE == 0)
+          word % PAGE == 0 || bursts_.back().second == MOST_BEATS)
         bursts_.push_back({word, 0});
       ++bursts_.back().second;
       sent_.resize(sent_.size() + WORD);

@@ -188,3 +188,14 @@ def test_nearly_as_fast_as_bare_requests(capsys, move, row_bytes):
     assert LEAST <= result["fraction_of_bare_requests"] <= 1.25
     # Reads and writes share one channel that carries at most a bus word per cycle.
     assert 1 < result["bytes_per_cycle"] <= 16 / 2
+
+
+@with_litedram
+@pytest.mark.long
+def test_the_host_fills_the_dram_in_bursts_of_axi4_over_eight_bytes(capsys):
+    """A page of 4 KiB has twice the beats of the longest burst."""
+    code = main(["bench", "gather", "--preset", "ecp5", "--memory", "litedram", "--moved-rows",
+                 "2048", "--table-rows", "4096", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert code == 0 and result["agrees"]
+    assert LEAST <= result["fraction_of_bare_requests"] <= 1.25
