@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hotrow_sim.memory import Statistics
 from hotrow_sim.model import Device as Model
+from hotrow_sim.testing.fuzz import sessions
 from hotrow_sim.testing.fuzz.setup import RESULTS, SIZES, WEIGHTS
 from hotrow_sim.testing.fuzz.soak import Mismatch, soak
 
@@ -72,3 +73,11 @@ def test_a_violation_of_the_rules_is_reported():
 
     with pytest.raises(Mismatch, match=r"seed 6(.|\n)*4 KiB"):
         soak(500, seed=6, rounds=2, open_device=Violating)
+
+
+def test_memory_that_grows_is_reported(monkeypatch):
+    assert sessions.resident_bytes() > 1 << 20
+    sizes = iter(range(1, 1 << 40, sessions.GROWTH // 2))
+    monkeypatch.setattr(sessions, "resident_bytes", lambda: next(sizes))
+    with pytest.raises(MemoryError, match="are resident, after the first session"):
+        soak(50_000, rounds=1, open_device=Stub)

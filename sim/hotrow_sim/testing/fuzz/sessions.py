@@ -1,8 +1,12 @@
 """Sessions of a soak, one per seed, until a target is reached; and their command line."""
 
 import argparse
+import resource
 import sys
 from functools import partial
+from pathlib import Path
+
+GROWTH = 256 << 20  # bytes of resident memory by which later sessions may exceed the first
 
 
 class Mismatch(AssertionError):
@@ -27,12 +31,30 @@ class Mismatch(AssertionError):
 
 def run_sessions(session, tally, unit, target, seed=0, say=lambda text: None):
     """Call `session(seed, tally)` with consecutive seeds until `tally.<unit>` reaches `target`;
-    pass a line to `say` after every session; return `tally`."""
+    pass a line to `say` after every session; return `tally`.
+
+    Raises
+    ------
+    MemoryError
+        If the process grows by more than `GROWTH` after the first session.
+    """
+    first = None
     while getattr(tally, unit) < target:
         session(seed, tally)
         say(f"seed {seed}: {tally}")
+        first = first or resident_bytes()
+        if resident_bytes() - first > GROWTH:
+            raise MemoryError(
+                f"{tally.sessions} sessions: {resident_bytes() >> 20} MB are resident, after the "
+                f"first session {first >> 20} MB: expected at most {GROWTH >> 20} MB more")
         seed += 1
     return tally
+
+
+def resident_bytes():
+    """Resident memory of this process, or 0 where the system does not say."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * resource.getpagesize() if statm.exists() else 0
 
 
 def command_line(soak, name, unit, target, doc, arguments=None, **choices):
