@@ -248,7 +248,8 @@ class Device:
         """The registered tables, by number."""
         return self._commands.tables.registered
 
-    def register(self, array: Array, writable: bool = True, on_card: bool = False) -> Buffer:
+    def register(self, array: Array, writable: bool = True, on_card: bool = False,
+                 name: str | None = None) -> Buffer:
         """Register memory for batches or rows, so that the device uses it without a copy.
 
         Parameters
@@ -260,10 +261,12 @@ class Device:
             The memory lives on the card, where that has memory of its own: it is sent once, before
             the next command. The host reads it after `flush`, and calls `upload` after a write.
             Where the card reaches the host's memory, this changes nothing.
+        name : str, optional
+            For messages.
         """
         with self._commands.lock:
             self._commands.check_open()
-            return self.regions.add(array, writable, owner="card" if on_card else "both")
+            return self.regions.add(array, writable, name, owner="card" if on_card else "both")
 
     @property
     def reaches_host(self) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from hotrow_boards.dram.controller import Dram, base_configuration, run_generator
 from hotrow_rtl.config import preset
 
+ECP5 = preset("ecp5")
 MEMORY_BYTES = 1 << 22
 CLOCK_HZ = 12e6  # at 3 Mbaud, four cycles a bit: the fewest that a card can do with
 PATIENCE = 120.0  # seconds: a simulated board is slow, and its line loses nothing
@@ -23,7 +24,7 @@ def needs_compiler():
 
 
 @functools.cache
-def board_library(name, windows=None):
+def board_library(config, windows=None):
     """The shared library of a card on a serial line; skips the test if tools are missing.
 
     With `windows`, its memory is DRAM: see `levelled_dram.levelled_program`.
@@ -36,14 +37,14 @@ def board_library(name, windows=None):
     memory = MEMORY_BYTES if windows is None else run_generator(
         levelled_program(windows), DRAM, base_configuration(DRAM, DRAM_CLOCK_MHZ))
     return serial_board.board_library(
-        emit_uart_card(preset(name), memory, int(CLOCK_HZ / 1000)), CARD_MODULE)
+        emit_uart_card(config, memory, int(CLOCK_HZ / 1000)), CARD_MODULE)
 
 
-def open_board(name="ecp5", windows=None):
-    """A `SerialBoard` of a preset, with its clock running."""
+def open_board(config=ECP5, windows=None):
+    """A `SerialBoard` with its clock running."""
     from hotrow_sim.testing.boards.serial_board import SerialBoard
 
-    return SerialBoard(board_library(name, windows), CLOCK_HZ)
+    return SerialBoard(board_library(config, windows), CLOCK_HZ)
 
 
 def open_board_with_dram(windows):

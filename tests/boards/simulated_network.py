@@ -3,10 +3,9 @@
 import functools
 
 from hotrow_boards.ethernet.station import Station
-from hotrow_rtl.config import preset
 from hotrow_rtl.contract.link_frames import UDP_PORT
 
-from tests.boards.simulated_board import MEMORY_BYTES, needs_compiler
+from tests.boards.simulated_board import ECP5, MEMORY_BYTES, needs_compiler
 
 CLOCK_KHZ = 50_000  # as on the boards, beside a line of 125 MHz
 IDLE_MS = 2  # of simulated time, which take seconds
@@ -14,19 +13,19 @@ STATION = Station()
 
 
 @functools.cache
-def board_library(name):
+def board_library(config):
     """The shared library of a card on Ethernet; skips the test if tools are missing."""
     needs_compiler()
     from hotrow_boards.emit import CARD_MODULE, emit_udp_card
     from hotrow_sim.testing.boards import ethernet_board
 
     return ethernet_board.board_library(
-        emit_udp_card(preset(name), MEMORY_BYTES, CLOCK_KHZ, STATION, IDLE_MS), CARD_MODULE)
+        emit_udp_card(config, MEMORY_BYTES, CLOCK_KHZ, STATION, IDLE_MS), CARD_MODULE)
 
 
-def open_board(name="ecp5", **network):
+def open_board(config=ECP5, **network):
     """An `EthernetBoard` with its clock running."""
     from hotrow_sim.testing.boards.ethernet_board import EthernetBoard
 
-    return EthernetBoard(board_library(name), 1000 * CLOCK_KHZ, STATION.address, UDP_PORT,
+    return EthernetBoard(board_library(config), 1000 * CLOCK_KHZ, STATION.address, UDP_PORT,
                          **network)

@@ -13,7 +13,7 @@ from hotrow.link import transport as link_transport
 from hotrow.memory import Held
 from hotrow_sim.testing.link.serial_card import SerialCard
 
-from tests.boards.simulated_board import PATIENCE, open_board
+from tests.boards.simulated_board import ECP5, PATIENCE, open_board
 from tests.boards.simulated_network import open_board as open_network_board
 from tests.driver.links import declared_transports, model_card
 
@@ -41,8 +41,9 @@ def card_kind(request):
 
 
 @contextmanager
-def line_to(kind):
-    """The specification of a transport to a card of that kind; a link has a card of its own."""
+def line_to(kind, config=ECP5):
+    """The specification of a transport to a card of that kind; a link has a card of its own, a
+    simulated board one of `config`."""
     missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
     if kind == "sim" and missing:
         pytest.skip(f"the transport sim needs {', '.join(missing)}")
@@ -55,10 +56,10 @@ def line_to(kind):
             patch.setattr(line, "_PATIENCE", PATIENCE)
         patch.setattr(link_transport, "_STAGING_SHARE", STAGING_SHARE)
         if kind == "network":
-            with open_network_board() as board:
+            with open_network_board(config) as board:
                 yield f"udp:127.0.0.1:{board.port}"
             return
-        with open_board() if kind == "board" else SerialCard(
+        with open_board(config) if kind == "board" else SerialCard(
                 model_card(memory_bytes=1 << 23).endpoint()) as line:
             yield f"uart:{line.path}"
 
@@ -73,12 +74,16 @@ def transport(card_kind):
 @pytest.fixture(scope="module")
 def card(card_kind):
     """An open device, which all tests of the module share."""
-    options = {"timeout": 60}
-    if card_kind in BOARDS:
-        # The line carries registered memory once, byte by byte: short rings take less.
-        options = {"timeout": 600, "ring_entries": 4}
-    with line_to(card_kind) as specification, hotrow.open(
-            specification, preset="ecp5" if card_kind == "sim" else "tiny", **options) as device:
+    with open_card(card_kind) as device:
+        yield device
+
+
+@contextmanager
+def open_card(kind, config=ECP5):
+    """An open device of that kind; `config` as in `line_to`."""
+    options = {"timeout": 600, "ring_entries": 4} if kind in BOARDS else {"timeout": 60}
+    with line_to(kind, config) as specification, hotrow.open(
+            specification, preset="ecp5" if kind == "sim" else "tiny", **options) as device:
         yield device
 
 

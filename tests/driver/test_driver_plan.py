@@ -1,5 +1,6 @@
 """Plans through the driver: slots of coming batches, against dictionaries and plain training."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 
 import hotrow
@@ -9,32 +10,35 @@ from hotrow import NO_SLOT, BatchError, CommandError, DeviceError, Opcode, Statu
 from hotrow_rtl.config import preset
 from hotrow_sim.testing.fuzz.planning import STARVED
 
-from tests.driver.conftest import BOARDS, ROWS, cleared, pairs, raw, register_tables
+from tests.driver.conftest import BOARDS, ROWS, cleared, open_card, pairs, raw, register_tables
 
 TINY, ECP5 = preset("tiny"), preset("ecp5")
 MANY = (400, 70, 230)  # rows of the tables
+STARVED_BOARD = replace(ECP5, name="ecp5-starved", **{
+    name: getattr(STARVED, name)
+    for name in ("directory_sets", "directory_partitions", "miss_entries", "stamp_bits")})
 
 
 @pytest.fixture(scope="module")
 def planners(card_kind):
     """The cards of the module by name, opened when they are first used."""
     devices = {}
-    yield devices
-    for device in devices.values():
-        device.close()
+    with ExitStack() as stack:
+        def opened(config):
+            if config.name not in devices:
+                devices[config.name] = stack.enter_context(
+                    open_card(card_kind, config) if card_kind in BOARDS
+                    else hotrow.open(card_kind, config=config, timeout=60))
+            return devices[config.name]
+        yield opened
 
 
 @pytest.fixture
-def open_planner(request, card_kind, planners):
+def open_planner(card_kind, planners):
     def make(config=TINY, rows=ROWS):
         if card_kind in BOARDS:
-            if config not in (TINY, ECP5):
-                pytest.skip("a board carries one geometry")
-            device = cleared(request.getfixturevalue("card"))
-        else:
-            if config.name not in planners:
-                planners[config.name] = hotrow.open(card_kind, config=config, timeout=60)
-            device = cleared(planners[config.name])
+            config = STARVED_BOARD if config is STARVED else ECP5
+        device = cleared(planners(config))
         register_tables(device, rows)
         return device
     return make

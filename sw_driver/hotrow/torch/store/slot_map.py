@@ -49,8 +49,10 @@ class SlotMap:
         self._per_choice = geometry.slots // geometry.directory_choices
         self._part = self._per_choice // parts
         self.storages, self.registered, where = [], {}, []
-        self.buffers = [device.register(array, on_card=True) for group in groups for array in (
-            group.tables.rows.array, group.tables.rows.side) if array is not None]
+        self.buffers = [device.register(array, on_card=True, name=f"{what} of {_named(group)}")
+                        for group in groups for what, array in (
+                            ("rows", group.tables.rows.array), ("state", group.tables.rows.side))
+                        if array is not None]
         for index, group in enumerate(groups):
             for local, number in enumerate(group.numbers):
                 array, side = group.tables.device_arrays(local)
@@ -153,3 +155,9 @@ class SlotMap:
     def flat(self, rows):
         """Flat rows int64[n] of a RowList by the device's tables, in the group of each."""
         return torch.from_numpy(self._first[rows.table] + rows.row)
+
+
+def _named(group):
+    """The tables of a group in words."""
+    first, last = group.configs[0].name, group.configs[-1].name
+    return f"table {first!r}" if first == last else f"tables {first!r} to {last!r}"

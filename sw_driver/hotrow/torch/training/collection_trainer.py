@@ -167,4 +167,5 @@ class CollectionTrainer(Trainer):
         self.storage.rows.write(slots, *source.read(where))
         self.storage.dirty[slots] = True
         super().write_rows(rows[cold], *source.read(cold))
+        self.cache.device.upload()
         self.collection.expect_writes()
