@@ -88,8 +88,7 @@ class Arithmetic:
                 operands["weights"] = commands.staging.stage(factors, held)
                 flags |= PoolFlag.WEIGHTED
             lease = None  # where the device writes, unless it writes to `target`
-            possible = not table.padded
-            if target is not None and commands.regions.in_place(possible, "out", target):
+            if target is not None and not table.padded:
                 operands["destination"] = commands.regions.reach(
                     target, "out", True, ROW_ALIGNMENT, held)
                 operands["stride"] = stride_of(target, "out", table)
@@ -97,9 +96,7 @@ class Arithmetic:
                     operands["targets"] = commands.staging.stage(places.astype(np.uint32), held)
                     flags |= PoolFlag.LISTED
             else:
-                if target is not None and possible:  # on a card that reaches the host's memory
-                    commands.regions.check(target, "out", ROW_ALIGNMENT, held)
-                    stride_of(target, "out", table)
+                commands.regions.check_copied("out", target)
                 lease = commands.results.lease(len(bags) * table.row_bytes, held)
                 operands |= {"destination": lease.address, "stride": table.row_bytes}
 
@@ -179,7 +176,7 @@ class Arithmetic:
         regions = self._commands.regions
         address = regions.find_in_place(gradients, ROW_ALIGNMENT, held) if possible else None
         if address is None:
-            regions.in_place(False, "gradients", gradients)
+            regions.check_copied("gradients", gradients)
             return None
         return {"gradients": address, "stride": stride}
 

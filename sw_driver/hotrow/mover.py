@@ -67,12 +67,10 @@ class Mover:
             result = np.empty((count, table.dim), table.dtype) if target is None else target
             # The device writes whole rows, padding included, and packed state.
             packed = state is None or state.flags.c_contiguous
-            possible = target is not None and not table.padded and packed
-            if commands.regions.in_place(possible, "out or state_out", target, state):
+            if target is not None and not table.padded and packed:
                 operands |= self._in_place(table, target, state, places, held)
             else:
-                if possible:  # on a card that reaches the host's memory
-                    self._check_out(table, target, state, held)
+                commands.regions.check_copied("out or state_out", target, state)
                 lease = commands.results.lease(count * table.row_bytes, held)
                 operands |= {"destination": lease.address, "stride": table.row_bytes}
                 copies.append((result, every if target is None else chosen, lease,
@@ -157,14 +155,6 @@ class Mover:
                 state, "state_out", True, STATE_ALIGNMENT, held)
         return operands
 
-    def _check_out(self, table, target, state, held):
-        """Refuse arrays that `_in_place` would refuse."""
-        regions = self._commands.regions
-        regions.check(target, "out", ROW_ALIGNMENT, held)
-        stride_of(target, "out", table)
-        if state is not None:
-            regions.check(state, "state_out", STATE_ALIGNMENT, held)
-
     def _find_slots(self, table: Table, arrays: dict[str, NDArray[Any]],
                     held: Held) -> dict[str, int] | None:
         """Operands of a SCATTER that reads the caller's arrays, or None where it cannot."""
@@ -179,7 +169,7 @@ class Mover:
         for name, (array, alignment) in wanted.items():
             address = regions.find_in_place(array, alignment, held) if operands else None
             if address is None:
-                regions.in_place(False, "values or state", values, state)
+                regions.check_copied("values or state", values, state)
                 return None
             operands[name] = address
         return operands

@@ -77,7 +77,7 @@ class Pool:
             address = self._regions.find_in_place(array, 1, held)
             if address is not None:
                 return address
-        self._regions.in_place(False, "the list", array)
+        self._regions.check_copied("the list", array)
         lease = self.lease(array.nbytes, held)
         lease.view(array.dtype, len(array))[:] = array
         return lease.address

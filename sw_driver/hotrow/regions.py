@@ -130,13 +130,11 @@ class Regions:
                 return buffer
         return None
 
-    def in_place(self, possible: bool, what: str, *arrays: NDArray[Any] | None) -> bool:
-        """Whether a command uses arrays where they are; else the driver copies them.
+    def check_copied(self, what: str, *arrays: NDArray[Any] | None) -> None:
+        """Refuse arrays on the card, of which the driver would copy the host's contents.
 
         Parameters
         ----------
-        possible : bool
-            Whether the card can use arrays of such a layout.
         what : str
             Their name in messages.
         arrays : numpy.ndarray or None
@@ -144,22 +142,14 @@ class Regions:
         Raises
         ------
         RegistrationError
-            If it is impossible, and one of them is on the card, so that the host has no contents
-            to copy.
         """
-        if self.reaches_host:
-            return possible
-        on_card = any(self._shares_card(array) for array in arrays if array is not None)
-        if on_card and not possible:
+        if any(self._shares_card(array) for array in arrays if array is not None):
             raise RegistrationError(
                 f"{what} is in memory that is on the card, and the command cannot use it there: "
                 f"call flush(), and pass a copy")
-        return on_card
 
     def find_in_place(self, array: NDArray[Any], alignment: int, held: Held) -> int | None:
         """Address operand of registered memory that the device reads in place, or None."""
-        if not (self.reaches_host or self._shares_card(array)):
-            return None
         host, size = span(array)
         buffer = self.find(host, size)
         if buffer is None or (host - buffer.host) % alignment:
@@ -257,28 +247,12 @@ class Regions:
         """
         host, size = span(array)
         buffer = self.find(host, size, writable) or self.add(array, writable, what, held)
-        self._use(buffer, host, what, alignment, held)
-        return buffer.packed(host - buffer.host)
-
-    def check(self, array: NDArray[Any], what: str, alignment: int, held: Held) -> None:
-        """Refuse an array to write to that `reach` would refuse, although the driver copies it.
-
-        Arguments and errors as in `reach`.
-        """
-        host, size = span(array)
-        buffer = self.find(host, size, True)
-        if buffer is None:
-            Buffer(what, array, True)
-        else:
-            self._use(buffer, host, what, alignment, held)
-
-    @staticmethod
-    def _use(buffer, host, what, alignment, held):
         buffer.check()
         if (host - buffer.host) % alignment:
             raise RegistrationError(
                 f"{what} starts at {host:#x}, which is not a multiple of {alignment} bytes")
         held.use(buffer)
+        return buffer.packed(host - buffer.host)
 
     def describe(self, address: int) -> str:
         """An address operand in words."""

@@ -46,7 +46,7 @@ def test_a_file_is_the_table(device, tmp_path):
     (lambda: hotrow.empty((4, 4), np.float64), "float32, float16 or bfloat16, not float64"),
     (lambda: hotrow.empty(16, np.float32), r"\[rows, dim\].* not of shape \(16,\)"),
     (lambda: hotrow.empty((0, 4), np.float32), r"at least one of each"),
-    (lambda: hotrow.empty((4, 256), np.float32), "1024 bytes: this card carries at most 512"),
+    (lambda: hotrow.empty((4, 512), np.float32), "2048 bytes: this card carries at most "),
     (lambda: hotrow.empty((8, 8), np.float32).T, "each row of 'w' must be contiguous"),
     (lambda: hotrow.empty((8, 8), np.float32)[::-1], "must be contiguous"),
     (lambda: hotrow.empty((3, 20000), np.float32)[:, :8], "80000 bytes apart: the limit is 65520"),
@@ -104,7 +104,9 @@ def test_a_later_table_has_no_slots_of_an_earlier_one(device, command, rows):
     assert device.register_table(weights).number == 0
 
 
-def test_every_number_has_slots(device):
+def test_every_number_has_slots(device, card_kind):
+    if card_kind in BOARDS:
+        pytest.skip("32 tables of over 32,768 rows take an hour on a simulated line")
     weights = hotrow.empty((2000, 4), np.float32)
     for _ in range(device.geometry.tables):
         table = device.register_table(weights)

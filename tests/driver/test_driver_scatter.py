@@ -73,6 +73,18 @@ def test_rows_of_a_wider_registered_array(device, tables):
         assert equal(tables, expected)
 
 
+def test_rows_that_an_earlier_command_of_the_queue_wrote(device, tables):
+    """The device reads registered memory when the command runs, not when it is submitted."""
+    slots = hotrow.empty((3, 8), np.float32)
+    slots[:] = 0
+    device.register(slots)
+    expected = tables[0].weights[4:7].copy()
+    for future in (device.gather_async((tables[0], [4, 5, 6]), out=slots),
+                   device.scatter_async((tables[2], [1, 2, 3]), slots)):
+        future.result()
+    assert (tables[2].weights[1:4] == expected).all() and (slots == expected).all()
+
+
 @pytest.mark.parametrize("state_shape", [(20,), (20, 2), (20, 8)])
 @pytest.mark.parametrize("slots", [None, [7, 0, 3]])
 @pytest.mark.parametrize("dim", [4, 5])

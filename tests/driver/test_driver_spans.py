@@ -6,7 +6,9 @@ import pytest
 from hotrow import BatchError, RegistrationError, Status
 from hotrow.contract import Opcode
 
-from tests.driver.conftest import raw, usable
+from tests.driver.conftest import BOARDS, raw, usable
+
+CARDS = "model", "sim", "uart", *BOARDS
 
 
 def random_bytes(size, seed):

@@ -71,7 +71,10 @@ class ColdPooling:
             return
         rows = self._slot_map.listed(segment.group, segment.flat[cold], distinct=False)
         used, lengths = torch.unique_consecutive(bags, return_counts=True)
-        transfer.pooling = self._device.pool_async(rows, lengths, out=sums, slots=used)
+        if self._device.reaches_host:
+            transfer.pooling = self._device.pool_async(rows, lengths, out=sums, slots=used), None
+        else:  # over the link come the sums alone
+            transfer.pooling = self._device.pool_async(rows, lengths), used
         first = (lengths.cumsum(0) - lengths).numpy()
         self._count_bags(segment.group, rows.table[first])
         self._statistics.link_bytes += (
@@ -80,7 +83,10 @@ class ColdPooling:
     def finish(self, transfer):
         """Wait for the sums of a batch."""
         if transfer.pooling is not None:
-            transfer.pooling.result()
+            pooling, used = transfer.pooling
+            found = pooling.result()
+            if used is not None:
+                transfer.sums[used] = torch.from_numpy(found)
             transfer.pooling = None
 
     def apply(self, group, staged, rule):

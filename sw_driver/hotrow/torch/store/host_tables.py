@@ -5,6 +5,7 @@ from collections import deque
 from contextlib import suppress
 
 from ...errors import RegistrationError
+from ...memory import as_array
 from ..memory.rows import Rows
 
 _LEAST = 256  # rows of an allocation
@@ -29,8 +30,11 @@ class HostTables:
         count = flat.shape[0]
         rows = self.staging(group, count)
         if count:
-            self._device.gather(listed or self._slot_map.listed(group, flat), out=rows.array,
-                                state_out=rows.side)
+            listed = listed or self._slot_map.listed(group, flat)
+            if self._device.reaches_host:
+                self._device.gather(listed, out=rows.array, state_out=rows.side)
+            else:  # over the link come the rows alone
+                as_array(rows.array)[:] = self._device.gather(listed, state_out=rows.side)
         return rows
 
     def staging(self, group, count):
