@@ -34,16 +34,17 @@ class BoardDesign(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         board = self.board
-        m.domains.sync = domain = ClockDomain(reset_less=self.controller is None)
+        drives_clock = self.controller is not None and board.dram.drives_clock
+        m.domains.sync = domain = ClockDomain(reset_less=not drives_clock)
         clock_khz = 1000 * board.clock_mhz
         kind = UdpCard if self.link == "udp" else UartCard
         m.submodules.card = card = kind(
             board.config, self.controller or board.memory_bytes, clock_khz)
         if self.controller:
             m.submodules.dram = dram = DramCore(
-                self.controller, core_pins(platform, board.dram.pins, domain))
+                self.controller, core_pins(m, platform, board.dram, domain))
             connect(m, card=card.dram, dram=dram.bus)
-        else:
+        if not drives_clock:
             m.submodules.clock = PllClock(domain, board.clock_mhz)
         if self.link == "udp":
             m.submodules.phy = phy = RgmiiPhy(board.rgmii, clock_khz)

@@ -4,6 +4,7 @@ import functools
 import shutil
 
 import pytest
+from hotrow_boards.boards import BOARDS
 from hotrow_boards.dram.controller import Dram, base_configuration, run_generator
 from hotrow_rtl.config import preset
 
@@ -27,15 +28,23 @@ def needs_compiler():
 def board_library(config, windows=None):
     """The shared library of a card on a serial line; skips the test if tools are missing.
 
-    With `windows`, its memory is DRAM: see `levelled_dram.levelled_program`.
+    With `windows`, its memory is DDR3: see `levelled_dram.levelled_program`; "SDR" is the SDRAM of
+    the ULX3S.
     """
     needs_compiler()
     from hotrow_boards.emit import CARD_MODULE, emit_uart_card
     from hotrow_sim.testing.boards import serial_board
     from hotrow_sim.testing.boards.levelled_dram import levelled_program
 
-    memory = MEMORY_BYTES if windows is None else run_generator(
-        levelled_program(windows), DRAM, base_configuration(DRAM, DRAM_CLOCK_MHZ))
+    if windows is None:
+        memory = MEMORY_BYTES
+    elif windows == "SDR":
+        board = BOARDS["ulx3s"]
+        memory = run_generator(["-m", "litedram.gen", "--sim"], board.dram,
+                               base_configuration(board.dram, board.clock_mhz))
+    else:
+        memory = run_generator(
+            levelled_program(windows), DRAM, base_configuration(DRAM, DRAM_CLOCK_MHZ))
     return serial_board.board_library(
         emit_uart_card(config, memory, int(CLOCK_HZ / 1000)), CARD_MODULE)
 

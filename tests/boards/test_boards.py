@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -69,12 +70,9 @@ def test_the_memory_is_as_large_as_its_pins_say(name):
     pins = {each.name: len(each.ios[0].names) for each in platform.resources[kind, 0].ios
             if each.name in ("a", "ba", "dq")}
     octets = columns * pins["dq"] // 8 << pins["a"] + pins["ba"]
-    if kind == "ddr3":
-        assert BOARDS[name].dram.chip_bytes == octets and BOARDS[name].dram.pins == kind
-        assert BOARDS[name].dram.lanes == pins["dq"] // 8
-    else:
-        said = re.search(r"(\d+) MB of SDRAM \(MT4", BOARDS[name].unused)[1]
-        assert int(said) << 20 == octets
+    dram = BOARDS[name].dram
+    assert dram.chip_bytes == octets and dram.pins == kind and dram.lanes == pins["dq"] // 8
+    assert dram.memtype == {"ddr3": "DDR3", "sdram": "SDR"}[kind]
 
 
 @pytest.mark.parametrize("name", [
@@ -154,7 +152,8 @@ def test_a_build_with_dram(hotrow, tools, quick, tmp_path):
     assert "memory='dram'" in (tmp_path / "core.v").read_text()
 
 
-def test_a_board_without_a_dram_for_the_card(hotrow, tools, tmp_path):
+def test_a_board_without_a_dram_for_the_card(hotrow, tools, tmp_path, monkeypatch):
+    monkeypatch.setitem(BOARDS, "ulx3s", replace(BOARDS["ulx3s"], dram=None))
     code, _, err = hotrow("build", "--board", "ulx3s", "--memory", "dram", "-o", str(tmp_path))
     assert code == 2 and "ULX3S 85F has no memory 'dram' for a card: expected block" in err
 
@@ -168,16 +167,18 @@ def test_each_clock_has_its_own_to_reach(hotrow, tools, quick, tmp_path, reached
 
 @needs_litedram
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ecpix5", pytest.param("versa-5g", marks=pytest.mark.long)])
-def test_a_design_with_dram(name, tmp_path):
+@pytest.mark.parametrize("name, others", [
+    ("ecpix5", ["dqs__p[0]", "dqs__p[1]", "clk__p"]), ("ulx3s", ["dqm__io[1]", "clk__io"]),
+    pytest.param("versa-5g", ["dqs__p[0]", "dqs__p[1]", "clk__p"], marks=pytest.mark.long)])
+def test_a_design_with_dram(name, others, tmp_path):
     """The constraints place the controller's pins; Yosys resolves every module and signal."""
     pytest.importorskip("amaranth_boards")
-    made = design.sources(BOARDS[name], Variant(memory="dram"))
+    made, kind = design.sources(BOARDS[name], Variant(memory="dram")), BOARDS[name].dram.pins
     pins = made["top.lpf"]
-    for bits in (*(f"dq__io[{bit}]" for bit in range(16)), "dqs__p[0]", "dqs__p[1]", "clk__p"):
-        assert f'LOCATE COMP "ddr3_0__{bits}"' in pins
-    terminated = re.findall(r'PORT "ddr3_0__(\w+?)__\w+(?:\[\d+\])?" .*TERMINATION=75', pins)
-    assert set(terminated) == {"dq"} and len(terminated) == 16
+    for bits in (*(f"dq__io[{bit}]" for bit in range(16)), *others):
+        assert f'LOCATE COMP "{kind}_0__{bits}"' in pins
+    terminated = re.findall(rf'PORT "{kind}_0__(\w+?)__\w+(?:\[\d+\])?" .*TERMINATION=75', pins)
+    assert terminated == ["dq"] * (16 if kind == "ddr3" else 0)
     write_files(made, tmp_path)
     yosys = real_tool("yosys")
     run([yosys, "-q", "-p", "read_verilog -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v; "
@@ -345,7 +346,8 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name, variant", [
     *((name, Variant()) for name in BOARDS), ("ecpix5", Variant(link="udp")),
-    pytest.param("ecpix5", Variant(memory="dram"), marks=needs_litedram)])
+    *(pytest.param(name, Variant(memory="dram"), marks=needs_litedram)
+      for name in ("ecpix5", "ulx3s"))])
 def test_a_bitstream_for_real(name, variant, tmp_path):
     """The design fits and reaches its clock after place and route."""
     pytest.importorskip("amaranth_boards")

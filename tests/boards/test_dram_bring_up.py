@@ -247,12 +247,11 @@ def test_the_widest_window(seed):
 
 @needs_litedram
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, board in BOARDS.items() if board.dram])
-def test_the_program_of_a_board(name):
+@pytest.mark.parametrize("name, package", [("ecpix5", "BG554C"), ("versa-5g", "BG381C")])
+def test_the_program_of_a_board(name, package):
     """The waits, registers and delays of LiteDRAM's controller."""
     board = BOARDS[name]
-    made = generate(board.dram, {"ecpix5": "LFE5UM5G-85F-8BG554C",
-                                 "versa-5g": "LFE5UM5G-45F-8BG381C"}[name], 100, 50)
+    made = generate(board.dram, board.device + package, 100, 50)
     program = bring_up(made)
     assert (program.lanes, program.delays, program.bitslips) == (2, 8, 4)
     assert program.masks == (0x00FF00FF, 0xFF00FF00)
@@ -262,6 +261,22 @@ def test_the_program_of_a_board(name):
     with pytest.raises(ValueError, match=r"have \d+ bytes, not 4096"):
         generate(replace(board.dram, chip_bytes=4096, memory_bytes=4096),
                  "LFE5UM5G-85F-8BG554C", 100, 50)
+
+
+@needs_litedram
+@pytest.mark.slow
+def test_an_sdram_is_woken_and_not_probed():
+    board = BOARDS["ulx3s"]
+    made = generate(board.dram, f"{board.device}BG381C", 25, board.clock_mhz)
+    simulated = run_generator(["-m", "litedram.gen", "--sim"], board.dram,
+                              base_configuration(board.dram, board.clock_mhz))
+    assert (simulated.registers, simulated.initialisation) == (made.registers, made.initialisation)
+    program = bring_up(made)
+    assert program == bring_up(simulated) and (program.delays, program.bitslips) == (1, 1)
+    sizes = np.diff([*program.entries, len(program.words)])
+    assert all(sizes[section] == 1 for section in range(Section.RESTART, Section.OPEN))
+    assert sum(step == "wait" for step, _ in made.initialisation) < sizes[Section.WAKE]
+    assert "inout  wire   [15:0] sdram_dq" in made.verilog
 
 
 @needs_litedram

@@ -1,7 +1,11 @@
 """Radiona ULX3S with an LFE5U-85F."""
 
 from ..board import ECP5_85, Board
+from ..dram.controller import Dram
 
+# A board carries one of several parts with 32 or 64 MB; this one's timing suits all of them.
+SDRAM = Dram(memtype="SDR", chip="MT48LC16M16", lanes=2, chip_bytes=1 << 25, memory_bytes=1 << 25,
+             pins="sdram")
 ULX3S = Board(
     name="ulx3s",
     title="Radiona ULX3S 85F",
@@ -10,8 +14,9 @@ ULX3S = Board(
     options=("--85k", "--package", "CABGA381", "--speed", "6"),
     capacity=ECP5_85,
     memory_bytes=1 << 16,
+    dram=SDRAM,
     clock_mhz=25,
     loader=("--board", "ulx3s"),
     uart="over its USB bridge",
-    unused="32 MB of SDRAM (MT48LC16M16, or a part like it)",
+    unused="GPDI, SD card, ADC, audio, Wi-Fi module",
 )

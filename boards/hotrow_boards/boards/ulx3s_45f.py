@@ -1,6 +1,7 @@
 """Radiona ULX3S with an LFE5U-45F."""
 
 from ..board import ECP5_45, ECP5_45_CARD, Board
+from .ulx3s import SDRAM
 
 ULX3S_45F = Board(
     name="ulx3s-45f",
@@ -10,8 +11,9 @@ ULX3S_45F = Board(
     options=("--45k", "--package", "CABGA381", "--speed", "6"),
     capacity=ECP5_45,
     **ECP5_45_CARD,
+    dram=SDRAM,
     clock_mhz=25,
     loader=("--board", "ulx3s"),
     uart="over its USB bridge",
-    unused="32 MB of SDRAM (MT48LC16M16, or a part like it)",
+    unused="GPDI, SD card, ADC, audio, Wi-Fi module",
 )

@@ -10,7 +10,9 @@ from hotrow_rtl.emit.litex_generator import generate as generate_core
 MODULE = "litedram"
 PORT = "card"  # name of the controller's port
 MODULES = ("litedram", "liteeth", "litescope")  # imports of the generator
-_TRANSFERS = 8  # per burst of DDR3, which is one word of the controller
+_PHYS = {"DDR3": "ECP5DDRPHY", "SDR": "GENSDRPHY"}  # LiteDRAM's, by kind of memory
+# Of the data bus, per word of the port: a burst of DDR3, or single transfers that LiteDRAM joins.
+_TRANSFERS = {"DDR3": 8, "SDR": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,8 @@ class Dram:
 
     Parameters
     ----------
+    memtype : str
+        "DDR3" or "SDR".
     chip : str
         Class of the chips in LiteDRAM.
     lanes : int
@@ -33,6 +37,7 @@ class Dram:
         Name of the platform's resource.
     """
 
+    memtype: str = "DDR3"
     chip: str
     lanes: int
     chip_bytes: int
@@ -48,7 +53,12 @@ class Dram:
     @property
     def word_bytes(self) -> int:
         """Bytes of a word of the controller's port."""
-        return _TRANSFERS * self.lanes
+        return _TRANSFERS[self.memtype] * self.lanes
+
+    @property
+    def drives_clock(self) -> bool:
+        """Whether the controller generates the card's clock: a DDR3 PHY aligns it with its own."""
+        return self.memtype == "DDR3"
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,8 @@ def generate(dram: Dram, device: str, input_mhz: int, clock_mhz: int) -> Control
     device : str
         Part number of the FPGA, with package and grade.
     input_mhz, clock_mhz : int
-        Frequencies of the board's oscillator and of the card. The DRAM runs at twice the latter.
+        Frequencies of the board's oscillator and of the card. DDR3 runs at twice the latter, SDR
+        at the same.
 
     Raises
     ------
@@ -98,9 +109,10 @@ def generate(dram: Dram, device: str, input_mhz: int, clock_mhz: int) -> Control
 
 def base_configuration(dram: Dram, clock_mhz: int) -> dict:
     """The part of the generator's configuration that does not depend on the FPGA."""
-    return {"cpu": None, "memtype": "DDR3", "sdram_module": dram.chip,
-            "sdram_module_nb": dram.lanes, "sdram_rank_nb": 1, "sdram_phy": "ECP5DDRPHY",
-            "sys_clk_freq": clock_mhz * 1e6, "user_ports": {PORT: {"type": "axi", "id_width": 1}}}
+    return {"cpu": None, "memtype": dram.memtype, "sdram_module": dram.chip,
+            "sdram_module_nb": dram.lanes, "sdram_rank_nb": 1, "sdram_phy": _PHYS[dram.memtype],
+            "sys_clk_freq": clock_mhz * 1e6, "user_ports": {PORT: {
+                "type": "axi", "id_width": 1, "data_width": 8 * dram.word_bytes}}}
 
 
 def run_generator(program: list, dram: Dram, configuration: dict) -> Controller:
@@ -137,7 +149,9 @@ def run_generator(program: list, dram: Dram, configuration: dict) -> Controller:
                          f"{dram.chip_bytes}")
     registers = {name: (each["addr"], each["size"]) for name, each in json.loads(
         files["csr.json"])["csr_registers"].items()}
-    return Controller(dram, files[f"gateware/{MODULE}.v"], registers, constants,
+    # LiteDRAM declares these pins as inputs, and drives them.
+    verilog = re.sub(r"input ( wire .* sdram_dq,)", r"inout \1", files[f"gateware/{MODULE}.v"])
+    return Controller(dram, verilog, registers, constants,
                       tuple(_initialisation(header, constants)))
 
 

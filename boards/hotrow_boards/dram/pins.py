@@ -2,37 +2,46 @@
 
 import re
 
-from amaranth import ClockDomain, Signal
+from amaranth import ClockDomain, Instance, Module, Signal
 from amaranth.build import Subsignal
 
-# LiteDRAM's names of the pins; some boards tie the last two.
-_OUTPUTS = {"a": "a", "ba": "ba", "ras_n": "ras", "cas_n": "cas", "we_n": "we", "cke": "clk_en",
-            "odt": "odt", "dm": "dm", "cs_n": "cs", "reset_n": "rst"}
+from .controller import Dram
+
+# (name in LiteDRAM, in the platform); a board has some of them.
+_OUTPUTS = (("a", "a"), ("ba", "ba"), ("ras_n", "ras"), ("cas_n", "cas"), ("we_n", "we"),
+            ("cke", "clk_en"), ("odt", "odt"), ("dm", "dm"), ("dm", "dqm"), ("cs_n", "cs"),
+            ("reset_n", "rst"))
 
 
-def core_pins(platform, resource: str, domain: ClockDomain) -> dict:
+def core_pins(m: Module, platform, dram: Dram, domain: ClockDomain) -> dict:
     """Arguments of the controller's instance on a board.
-
-    The controller generates the card's clock, at half the frequency of the DRAM.
 
     Parameters
     ----------
+    m : Module
+        Receives the driver of an SDR DRAM's clock, which has the frequency of the card's.
     platform
-    resource : str
-        Name of the platform's resource for the DRAM.
+    dram : Dram
     domain : ClockDomain
-        Domain of the card; the controller drives it.
+        Domain of the card. A controller of DDR3 drives it, at half the frequency of the DRAM.
     """
-    pads = platform.request(resource, 0, dir={
-        each.name: "-" for each in platform.lookup(resource, 0).ios if isinstance(each, Subsignal)})
+    pads = platform.request(dram.pins, 0, dir={
+        each.name: "-" for each in platform.lookup(dram.pins, 0).ios
+        if isinstance(each, Subsignal)})
+    prefix = "ddram" if dram.drives_clock else "sdram"
+    pins = {f"o_{prefix}_{name}": getattr(pads, pin).io
+            for name, pin in _OUTPUTS if hasattr(pads, pin)}
+    pins[f"io_{prefix}_dq"] = pads.dq.io
+    if not dram.drives_clock:
+        # Timing: its rising edge is half a cycle after the pins change.
+        m.submodules.dram_clock = Instance(
+            "ODDRX1F", i_D0=0, i_D1=1, i_SCLK=domain.clk, i_RST=0, o_Q=pads.clk.io)
+        return {**pins, "i_clk": domain.clk, "i_rst": 0}
     reset = Signal()
     if platform.default_rst:
         reset = platform.request(platform.default_rst).i
-    outputs = {f"o_ddram_{name}": getattr(pads, pin).io
-               for name, pin in _OUTPUTS.items() if hasattr(pads, pin)}
     # nextpnr derives the second pin of a differential pair from the first.
-    return {**outputs, "o_ddram_clk_p": pads.clk.p, "io_ddram_dqs_p": pads.dqs.p,
-            "io_ddram_dq": pads.dq.io,
+    return {**pins, "o_ddram_clk_p": pads.clk.p, "io_ddram_dqs_p": pads.dqs.p,
             "i_clk": platform.request(platform.default_clk).i, "i_rst": reset,
             "o_user_clk": domain.clk, "o_user_rst": domain.rst}
 

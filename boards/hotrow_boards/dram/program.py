@@ -70,28 +70,26 @@ class Program:
 
 def bring_up(controller: Controller) -> Program:
     """Build the program for a controller."""
-    maker = _Maker(controller)
+    maker = (_Levelled if "ddrphy_dly_sel" in controller.registers else _Maker)(controller)
     lanes = controller.dram.lanes
     masks = [sum(0xFF << bit for bit in range(8 * lane, _WORD, 8 * lanes)) for lane in range(lanes)]
     words, entries = [], []
     for section in Section:
         entries.append(len(words))
         words += [*getattr(maker, section.name.lower())(), maker.word(Step.END)]
-    return Program(tuple(words), tuple(entries), lanes, controller.constants["SDRAM_PHY_DELAYS"],
-                   controller.constants["SDRAM_PHY_BITSLIPS"], tuple(masks))
+    return Program(tuple(words), tuple(entries), lanes,
+                   controller.constants.get("SDRAM_PHY_DELAYS", 1),
+                   controller.constants.get("SDRAM_PHY_BITSLIPS", 1), tuple(masks))
 
 
 class _Maker:
-    """Build the sections of a controller's program."""
+    """Build the sections of the program of a controller whose PHY has no delays.
+
+    Nothing is probed: LiteDRAM's registers of such a PHY sample a read a cycle after its data.
+    """
 
     def __init__(self, controller):
         self.controller, self.constants = controller, controller.constants
-        self.phases = range(self.constants["SDRAM_PHY_PHASES"])
-        chosen = random.Random(1)
-        self.patterns = {column: {
-            phase: [chosen.getrandbits(_WORD) for _ in range(
-                controller.registers[f"sdram_dfii_pi{phase}_wrdata"][1])]
-            for phase in self.phases} for column in _COLUMNS}
 
     def word(self, kind, register=None, value=0, part=0):
         at = self.controller.registers[register][0] // 4 + part if register else 0
@@ -99,6 +97,41 @@ class _Maker:
 
     def write(self, register, value, part=0):
         return self.word(Step.WRITE, register, value, part)
+
+    def wake(self):
+        yield self.write("ddrctrl_init_done", 0)
+        yield self.write("ddrctrl_init_error", 0)
+        for register, value in self.controller.initialisation:
+            if register == "wait":
+                yield self.word(Step.WAIT, value=value)
+            else:
+                yield self.write(register, value)
+
+    def restart(self):
+        return ()
+
+    next_slip = next_delay = probe = restart
+
+    def open(self):
+        yield self.write("sdram_dfii_control", self.constants["DFII_CONTROL_SEL"])
+        yield self.write("ddrctrl_init_done", 1)
+
+    def refuse(self):
+        yield self.write("ddrctrl_init_error", 1)
+        yield self.write("ddrctrl_init_done", 1)
+
+
+class _Levelled(_Maker):
+    """The same for a PHY with delays and bitslips."""
+
+    def __init__(self, controller):
+        super().__init__(controller)
+        self.phases = range(self.constants["SDRAM_PHY_PHASES"])
+        chosen = random.Random(1)
+        self.patterns = {column: {
+            phase: [chosen.getrandbits(_WORD) for _ in range(
+                controller.registers[f"sdram_dfii_pi{phase}_wrdata"][1])]
+            for phase in self.phases} for column in _COLUMNS}
 
     def command(self, phase, column, *signals):
         """A command to the chips, to row and bank 0."""
@@ -115,13 +148,7 @@ class _Maker:
         return self.command(0, 0, "RAS", "WE", "CS")
 
     def wake(self):
-        yield self.write("ddrctrl_init_done", 0)
-        yield self.write("ddrctrl_init_error", 0)
-        for register, value in self.controller.initialisation:
-            if register == "wait":
-                yield self.word(Step.WAIT, value=value)
-            else:
-                yield self.write(register, value)
+        yield from super().wake()
         yield from self.activate()
         for column, pattern in self.patterns.items():
             for phase, values in pattern.items():
@@ -159,11 +186,3 @@ class _Maker:
                 for part, value in enumerate(values):
                     yield self.word(Step.EXPECT, f"sdram_dfii_pi{phase}_rddata", value, part)
         yield from self.precharge()
-
-    def open(self):
-        yield self.write("sdram_dfii_control", self.constants["DFII_CONTROL_SEL"])
-        yield self.write("ddrctrl_init_done", 1)
-
-    def refuse(self):
-        yield self.write("ddrctrl_init_error", 1)
-        yield self.write("ddrctrl_init_done", 1)
