@@ -40,13 +40,17 @@ def saturate(value, width):
     return Mux(value[width:].any(), (1 << width) - 1, value)[:width]
 
 
+def add_up(values):
+    """Return the sum of values, by a tree."""
+    if len(values) == 1:
+        return values[0]
+    half = len(values) // 2
+    return add_up(values[:half]) + add_up(values[half:])
+
+
 def popcount(bits):
-    """Return the number of bits that are set, summed by a tree."""
-    bits = list(bits)
-    if len(bits) == 1:
-        return bits[0]
-    half = len(bits) // 2
-    return popcount(bits[:half]) + popcount(bits[half:])
+    """Return the number of bits that are set."""
+    return add_up(list(bits))
 
 
 def prefix_popcount(bits):
@@ -57,6 +61,13 @@ def prefix_popcount(bits):
     half = len(bits) // 2
     (low, ones), (high, more) = prefix_popcount(bits[:half]), prefix_popcount(bits[half:])
     return low + [ones + count for count in high], ones + more
+
+
+def prefix_or(bits):
+    """Return, for each bit, whether it or a lower one is set."""
+    for step in (1 << power for power in range((len(bits) - 1).bit_length())):
+        bits = (bits | bits << step)[:len(bits)]
+    return bits
 
 
 def last_set(flags):

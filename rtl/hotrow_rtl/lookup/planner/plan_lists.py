@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...config import Config, log2
 from ...interfaces.lookup_payloads import lane_results
 from ...interfaces.records import row_entry
+from ...primitives.bits import popcount
 from ...primitives.stream_routing import fork
 from ..banks.bypass_table import DependencyReducer, newest_age
 from ..splitter.miss_numbering import planned_beat
@@ -136,7 +137,7 @@ class PlanTally(wiring.Component):
             lanes_q = Signal(len(lanes), name=f"{name}_lanes", reset_less=True)
             count = Signal(range(len(lanes) + 1), name=f"{name}_count", reset_less=True)
             total = Signal(self.config.count_width, name=f"{name}_total")
-            m.d.sync += [lanes_q.eq(lanes), count.eq(sum(lanes_q))]
+            m.d.sync += [lanes_q.eq(lanes), count.eq(popcount(lanes_q))]
             with m.If(valid[1]):
                 m.d.sync += total.eq(total + count)
             with m.If(done | self.restart):

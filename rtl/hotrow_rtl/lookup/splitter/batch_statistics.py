@@ -8,6 +8,7 @@ from ...config import Config
 from ...contract.encoding import Status
 from ...interfaces.lookup_payloads import STATUS_WIDTH, amount_width, crossbar_response
 from ...interfaces.records import outcome
+from ...primitives.bits import add_up, onehot_mux, popcount, prefix_or
 from .miss_numbering import split_beat
 
 
@@ -84,17 +85,22 @@ class BatchStatistics(wiring.Component):
         present_count = Signal(range(c.lanes + 1), reset_less=True)
         refusal_q = Signal(data.StructLayout({
             "any": 1, "status": STATUS_WIDTH, "index": c.count_width}))
-        present = [lane.present for lane in beat.lanes]
+        present = Cat(lane.present for lane in beat.lanes)
+        refused = Cat(lane.present & (lane.status != Status.OK) for lane in beat.lanes)
+        from_first = prefix_or(refused)
         with m.If(enable):
             m.d.sync += [
-                refusal.eq(0),
+                refusal.any.eq(from_first[-1]),
+                refusal.status.eq(onehot_mux(from_first & ~(from_first << 1)[:c.lanes],
+                                             [lane.status for lane in beat.lanes])),
+                refusal.offset.eq(popcount(present & ~from_first)),
                 listed.eq(Cat(lane.listed for lane in beat.lanes)),
                 unkept.eq(Cat(lane.listed & ~lane.kept for lane in beat.lanes)),
-                all_served.eq(sum(served)),
-                all_missed.eq(sum(missed)),
-                all_listed.eq(sum(listed)),
-                all_unkept.eq(sum(unkept)),
-                present_count.eq(sum(present)),
+                all_served.eq(add_up(served)),
+                all_missed.eq(add_up(missed)),
+                all_listed.eq(popcount(listed)),
+                all_unkept.eq(popcount(unkept)),
+                present_count.eq(popcount(present)),
                 refusal_q.any.eq(refusal.any),
                 refusal_q.status.eq(refusal.status),
                 refusal_q.index.eq(beat_index + refusal.offset),
@@ -108,14 +114,6 @@ class BatchStatistics(wiring.Component):
                     missed[number].eq(Mux(
                         beat.splits, Mux(absent, lane.amount, 0), lane.owner & ~lane.counted)),
                 ]
-            for number in reversed(range(c.lanes)):
-                lane = beat.lanes[number]
-                with m.If(lane.present & (lane.status != Status.OK)):
-                    m.d.sync += [
-                        refusal.any.eq(1),
-                        refusal.status.eq(lane.status),
-                        refusal.offset.eq(sum(present[:number])),
-                    ]
 
         total = Signal(data.StructLayout({
             "status": STATUS_WIDTH, **dict.fromkeys(

@@ -18,6 +18,7 @@ from ...interfaces.lookup_payloads import (
     waiting_beat,
 )
 from ...interfaces.records import row_entry, row_key
+from ...primitives.bits import prefix_popcount
 from .miss_number_bank import number_lane, number_shared
 
 
@@ -144,6 +145,7 @@ class MissNumbering(wiring.Component):
         lists = Signal(c.lanes)
         m.d.comb += lists.eq(Cat(miss & ~answer.missed.repeated
                                  for miss, answer in zip(numbered, answers, strict=True)))
+        listed_before, all_listed = prefix_popcount(lists)
         list_count = Signal(range(c.lanes + 1), reset_less=True)
         flags = Cat(pending.counts, pending.splits, pending.last)
         flags_q = Signal(len(flags), name="flags_q", reset_less=True)
@@ -151,7 +153,7 @@ class MissNumbering(wiring.Component):
             m.d.sync += [
                 valid.eq(self.answered.valid),
                 flags_q.eq(flags),
-                list_count.eq(sum(lists)),
+                list_count.eq(all_listed),
             ]
         splits, last = flags_q[-2], flags_q[-1]
 
@@ -188,7 +190,7 @@ class MissNumbering(wiring.Component):
                          lists[number], answer.missed.kept)
             slot = slot_number(c, bank, answer.found.slot)
             before = Signal(log2(c.lanes), name=f"before{number}")
-            m.d.comb += before.eq(sum(lists[:number]))
+            m.d.comb += before.eq(listed_before[number])
             request = Cat(
                 numbered[number] & answer.missed.kept, bank, lists[number], place, before)
             fields_q, request_q = (Signal(len(bits), name=f"{name}{number}", reset_less=True)
