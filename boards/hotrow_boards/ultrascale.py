@@ -1,0 +1,105 @@
+"""Map a core to the cells of an UltraScale+ FPGA with Yosys, module by module, without placement.
+
+The result keeps the hierarchy: each distinct module is mapped once. Logic is not optimised across
+modules, so that the counts are a little high.
+"""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+from .tools import run, tool
+
+DEVICE = "XCU55C"
+CAPACITY = {"luts": 1_303_680, "ffs": 2_607_360, "bram": 2016, "uram": 960, "dsp": 9024}
+_CELLS = {  # cell type: resource, units of it that one cell takes
+    **{f"LUT{inputs}": ("luts", 1) for inputs in range(1, 7)}, "INV": ("luts", 1),
+    "RAM32M16": ("luts", 8), "RAM64M8": ("luts", 8),  # LUTs as memory
+    **{kind: ("ffs", 1) for kind in ("FDRE", "FDSE", "FDCE", "FDPE")},
+    "RAMB18E2": ("bram", 0.5), "RAMB36E2": ("bram", 1), "URAM288": ("uram", 1),
+    "DSP48E2": ("dsp", 1),
+}
+_DIGITS = re.compile(r"(?<=\D)\d+")
+# `abc9`, which `synth_xilinx` uses, did not finish one module of the widest card in 15 minutes.
+_SCRIPT = """\
+read_verilog -sv core.v
+synth_xilinx -family xcup -uram -noiopad -noclkbuf -nowidelut -top {top} -run begin:map_luts
+opt_expr -mux_undef -noclkinv
+abc -lut 6
+techmap -map +/xilinx/lut_map.v -map +/xilinx/cells_map.v -D LUT_WIDTH=6
+opt_clean -purge
+blackbox =A:whitebox
+write_json netlist.json
+"""
+
+
+def map_modules(verilog: str, top: str, folder: Path) -> dict:
+    """Map a core; the files of Yosys go to `folder`.
+
+    Parameters
+    ----------
+    verilog : str
+    top : str
+        Module of the core in `verilog`.
+    folder : Path
+        Existing folder.
+
+    Returns
+    -------
+    dict
+        Modules of Yosys' JSON netlist by name, without the models of cells.
+
+    Raises
+    ------
+    ValueError
+        If Yosys is missing or fails.
+    """
+    (folder / "core.v").write_text(verilog)
+    (folder / "area.ys").write_text(_SCRIPT.format(top=top))
+    run([tool("yosys"), "-q", "-s", "area.ys"], folder, "area.log")
+    netlist = json.loads((folder / "netlist.json").read_text())
+    return {name: module for name, module in netlist["modules"].items()
+            if "blackbox" not in module["attributes"]}
+
+
+def resources(modules: dict, top: str) -> dict[str, Counter]:
+    """Resources by instance path below `top`, "" being `top` itself, each without its instances.
+
+    Raises
+    ------
+    ValueError
+        If the netlist has a cell of an unknown kind.
+    """
+    found: dict[str, Counter] = {}
+
+    def below(name, path):
+        used = found[".".join(path)] = Counter()
+        for instance, cell in modules[name]["cells"].items():
+            kind = cell["type"]
+            if kind in modules:
+                below(kind, (*path, instance))
+            elif kind in _CELLS:
+                resource, units = _CELLS[kind]
+                used[resource] += units
+            elif kind not in ("CARRY4", "$scopeinfo"):  # a chain lies beside LUTs that are counted
+                raise ValueError(f"{name} has a cell of unknown kind {kind}, {instance}")
+    below(top, ())
+    return found
+
+
+def by_unit(found: dict[str, Counter], depth: int = 2) -> dict[str, Counter]:
+    """Sums of `resources` by the first `depth` instances of a path, the largest first.
+
+    Numbers in names are left out: "engines.bank" is the sum of all banks.
+    """
+    units: dict[str, Counter] = {}
+    for path, used in found.items():
+        name = _DIGITS.sub("", ".".join(path.split(".")[:depth]))
+        units.setdefault(name, Counter()).update(used)
+    return dict(sorted(units.items(), key=lambda unit: -unit[1]["luts"]))
+
+
+def total(found: dict[str, Counter]) -> dict[str, float]:
+    """Sum of `resources`, an entry for each of `CAPACITY`."""
+    return {name: sum(used[name] for used in found.values()) for name in CAPACITY}

@@ -1,0 +1,152 @@
+"""`hotrow bench area`: small designs with known resources and depths, and the widest card."""
+
+import json
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from hotrow import cli
+from hotrow.bench import cli as bench_cli
+from hotrow_boards import area_cli
+from hotrow_boards.depth import deepest
+from hotrow_boards.ultrascale import CAPACITY, by_unit, map_modules, resources, total
+from hotrow_rtl.config import preset
+from hotrow_rtl.primitives.ram import RAM_VERILOG
+
+from tests.boards.real_tools import real_tool
+
+ROOT = Path(__file__).parents[2]
+# Two stages with two links between them, of more inputs than a LUT has, and a memory.
+DESIGN = """\
+module stage(input clk, input [5:0] a, input c, output reg q);
+  always @(posedge clk) q <= ^a ^ c;
+endmodule
+module store(input clk, input write, input [11:0] at, input [71:0] in, output [71:0] out);
+  hotrow_ram #(.WIDTH(72), .DEPTH(4096), .ADDRESS(12), .PARTS(8)) rows(
+    .clk(clk), .write_enable({8{write}}), .write_address(at), .write_data(in), .read_enable(1'b1),
+    .read_clear(1'b0), .read_address(at), .read_data(out));
+endmodule
+module link(input a, input [5:0] b, output y);
+  assign y = a ^ (b[0] & b[1] | b[2] & b[3] | b[4] & b[5]);
+endmodule
+module hotrow(input clk, input [35:0] a, input write, output [1:0] q, output [71:0] out);
+  wire first, last;
+  reg [35:0] held;
+  always @(posedge clk) held <= a;
+  stage stage_0(clk, held[5:0], 1'b0, q[0]);
+  link link_0(q[0], held[11:6], first);
+  link link_1(first, held[17:12], last);
+  stage stage_1(clk, held[23:18], last, q[1]);
+  store store_0(clk, write, held[11:0], {held, held}, out);
+endmodule
+"""
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory):
+    real_tool("yosys")
+    return map_modules(DESIGN + RAM_VERILOG, "hotrow", tmp_path_factory.mktemp("area"))
+
+
+@pytest.mark.slow
+def test_resources_by_unit(mapped):
+    found = resources(mapped, "hotrow")
+    assert total(found) == {"luts": pytest.approx(10, abs=3), "ffs": 38, "bram": 0, "uram": 1,
+                            "dsp": 0}
+    units = by_unit(found, depth=1)
+    assert set(units) == {"", "stage_", "link_", "store_"}
+    assert units["stage_"]["ffs"] == 2 and units["store_"]["uram"] == 1
+
+
+@pytest.mark.slow
+def test_depth_across_modules(mapped):
+    """Through both links to the second stage; a unit appears once."""
+    first, *others = deepest(mapped, "hotrow")
+    assert first["from"].startswith("held[") and first["to"] == "stage_1.q"
+    assert 4 <= first["levels"] <= 6
+    assert all(path["levels"] <= first["levels"] for path in others)
+    assert not any(path["to"].startswith("stage_") for path in others)
+
+
+def _cell(kind, inputs, outputs, **pins):
+    return {"type": kind, "connections": {name: bits for name, bits in pins.items()},
+            "port_directions": {**dict.fromkeys(inputs, "input"),
+                                **dict.fromkeys(outputs, "output")}}
+
+
+def _module(cells, names=()):
+    return {"ports": {}, "cells": cells, "netnames": {
+        name: {"bits": [bit], "hide_name": 0} for name, bit in names}}
+
+
+def test_levels_of_cells():
+    """A carry chain is one level however long, a LUT one; a constant none."""
+    register = [("D", "C"), ("Q",)]
+    cells = {"begin": _cell("FDRE", *register, D=["0"], Q=[2]),
+             "low": _cell("CARRY4", ("CI", "S"), ("CO",), CI=["0"], S=[2, "0", "0", "0"],
+                          CO=[3, 4, 5, 6]),
+             "high": _cell("CARRY4", ("CI", "S"), ("O",), CI=[6], S=["0"] * 4, O=[7, 8, 9, 10]),
+             "lut": _cell("LUT2", ("I0", "I1"), ("O",), I0=[10], I1=["1"], O=[11]),
+             "end": _cell("FDRE", *register, D=[11], Q=[12])}
+    modules = {"top": _module(cells, [("a", 2), ("b", 12)])}
+    assert deepest(modules, "top") == [{"levels": 2, "from": "a", "to": "b"}]
+    cells["lut"]["connections"]["I1"] = [11]
+    with pytest.raises(ValueError, match="has a cycle"):
+        deepest(modules, "top")
+
+
+def test_an_unknown_cell():
+    modules = {"top": _module({"odd": _cell("SRL16E", (), ())})}
+    with pytest.raises(ValueError, match="top has a cell of unknown kind SRL16E, odd"):
+        resources(modules, "top")
+
+
+@pytest.fixture
+def area(capsys, monkeypatch):
+    """Run `hotrow bench area`: (exit code, its JSON object or the text, standard error)."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    monkeypatch.setattr(bench_cli, "entry_points", lambda group: [
+        EntryPoint(name, value, group)
+        for name, value in declared["project"]["entry-points"][group].items()])
+
+    def run(*arguments):
+        code = cli.main(["bench", "area", *arguments])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if "--json" in arguments and not code else out, err
+    return run
+
+
+@pytest.mark.parametrize("urams, refused", [(9, None), (961, "takes 961 uram of 960")])
+def test_the_command(area, monkeypatch, urams, refused):
+    cells = {**{str(number): _cell("URAM288", (), ()) for number in range(urams)},
+             **{f"lut{number}": _cell("LUT6", (), (), O=[number]) for number in range(2000)},
+             "begin": _cell("FDRE", (), (), D=[2], Q=[3]),
+             "half": _cell("RAMB18E2", (), ())}
+    monkeypatch.setattr("hotrow_rtl.emit.verilog.emit", lambda config: "")
+    monkeypatch.setattr(area_cli, "map_modules", lambda verilog, top, folder: {
+        top: _module({"bank7": {"type": "bank", "connections": {}}}), "bank": _module(cells)})
+    code, shown, err = area("--preset", "tiny")
+    if refused:
+        assert code == 2 and refused in err
+        return
+    assert code == 0 and "by Yosys, not placed" in shown and "UltraRAM: bank 9" in shown
+    assert [line.split() for line in shown.splitlines() if line.startswith("bank ")] == [
+        ["bank", "2,000", "1", "0.5", "9", "0"]]
+    assert area("--preset", "tiny", "--json")[1]["units"]["bank"]["uram"] == 9
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_the_widest_card(area):
+    """Counters, credits and directory are UltraRAM, and every resource suffices."""
+    real_tool("yosys")
+    result, c = area("--json")[1], preset("alveo-u55c")
+    assert all(0 < result[name] < room for name, room in CAPACITY.items())
+    assert result["luts"] < CAPACITY["luts"] * 0.55 and result["uram"] == 832
+    urams = {name.rpartition(".")[0]: used["uram"] for name, used in result["urams"].items()}
+    assert urams == {"engines.bank.counters.sets": 10 * c.banks,
+                     "engines.bank.counters.credits": 2 * c.banks,
+                     "engines.bank.slots.choice": 14 * c.banks}
+    assert len(result["paths"]) == 10 and result["paths"][0]["levels"] <= 16
