@@ -202,6 +202,18 @@ def test_a_card_without_room_names_what_does_not_fit():
         assert (device.gather((table, [1, 2])) == weights[1:3]).all()
 
 
+def test_a_slab_is_smaller_where_the_card_is_nearly_full(device):
+    """Slabs grow with their number; what a command needs still fits."""
+    table, weights = random_table(device)
+    device.gather((table, np.arange(200)))
+    ranges = device.transport.memory._ranges
+    first = ranges._used[-1][1]
+    ranges.place(0, ranges._end - first - 5000)
+    rows = np.arange(60)  # 3,840 bytes; another slab would have 16 KB
+    assert (device.gather((table, rows)) == weights[rows]).all()
+    assert ranges._end - ranges._used[-1][1] < 1000
+
+
 def test_a_line_that_is_gone_takes_rows_along_by_name():
     device = opened(patience=0.001)
     table, _ = random_table(device)
