@@ -1,5 +1,6 @@
 """Every unit with a restart: after one in any cycle it equals a unit that never ran."""
 
+import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.host.event_counters import EventCounters
@@ -33,11 +34,16 @@ from hotrow_rtl.lookup.splitter.sample_partition import SamplePartition
 from hotrow_rtl.lookup.splitter.slot_words import SlotWords
 from hotrow_rtl.memory.burst_scheduler import BurstScheduler
 from hotrow_rtl.memory.read_client import ReadClientBuffer
+from hotrow_rtl.memory.read_port import DmaReadPort
 from hotrow_rtl.memory.request_scheduler import RequestScheduler
 from hotrow_rtl.memory.watchdog import Watchdog
 from hotrow_rtl.memory.write_arbiter import WriteArbiter
 from hotrow_rtl.memory.write_client import WriteClientBuffer
+from hotrow_rtl.memory.write_port import DmaWritePort
+from hotrow_rtl.mover.port.payloads import row_transfer
+from hotrow_rtl.mover.port.port import RowPort
 from hotrow_rtl.primitives.fifo import RamFifo
+from hotrow_sim.testing.on_memory import OnMemory
 from hotrow_sim.testing.restart_harness import Case, below, check_restart, constant, payload
 
 TINY = preset("tiny")
@@ -46,7 +52,38 @@ TABLES = {"reset": False, "mirror": ("table_update.enable", "table_update.index"
 QUIET = {name: constant(0) for name in (
     "clear", "sweep", "clear_counts", "clear_slots", "clear_misses", "begin")}
 
-CASES = {
+
+
+def transfer(rng):
+    """A random transfer of a row port."""
+    layout, size = row_transfer(TINY), 4 + 4 * int(rng.integers(20))
+    source, destination = (4 * int(rng.integers(1 << 12)) for _ in range(2))
+    return layout.const({
+        "source": source, "two_reads": source % 4096 + size > 4096,
+        "destination": destination, "two_writes": destination % 4096 + size > 4096,
+        "info": {"index": int(rng.integers(1 << 32)), "bytes": size, "last": 1}}).as_bits()
+
+
+def on_memory(make, timeout, settle, flush=False, **inputs):
+    """A unit with buses, until its memory has answered what it asked before."""
+    late = 0.8 if timeout else 0.3  # share of cycles in which a channel stalls
+    return Case(lambda: OnMemory(make(), flush), settle=settle, inputs={
+        "timeout": constant(timeout), "late": lambda rng: int((rng.random(5) < late)
+                                                              @ (1 << np.arange(5))), **inputs})
+
+
+PORTS = {
+    f"{name}{' that stops' * (timeout != 0)}": on_memory(make, timeout, settle, **options)
+    for timeout in (0, 6) for name, make, settle, options in (
+        ("DmaReadPort", lambda: DmaReadPort(TINY, 1, depth=16), 40, {"request.payload": payload(
+            DmaReadPort(TINY, 1).clients[0].request.p.shape(),
+            bytes=lambda rng: 1 + rng.integers(6 * TINY.bus_bytes))}),
+        ("DmaWritePort", lambda: DmaWritePort(TINY, 1, depth=16), 40, {}),
+        ("RowPort", lambda: RowPort(TINY), 60, {
+            "flush": True, "transfers.payload": transfer, **{name: constant(0) for name in (
+                "bags", "start", "fills", "pattern", "computed_rows.valid",
+                "computed_words.valid")}}))}
+CASES = PORTS | {
     "EventCounters": Case(
         lambda: EventCounters(TINY, 2), reset=False, ready="ready",
         inputs={"clients.1.request.valid": constant(0), "request.payload": payload(

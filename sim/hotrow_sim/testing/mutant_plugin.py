@@ -3,11 +3,12 @@
     python -m pytest -p hotrow_sim.testing.mutant_plugin --seconds 60 --noticed FILE TEST ...
 
 Test files run in the order of the command line, the tests of each by the time that they took
-before, which pytest's cache keeps; what takes seconds comes last. A test that
-takes far longer fails. All times are the process's, so that other work on the machine decides
-nothing.
+before, which pytest's cache keeps; what takes seconds comes last, and what `--foremost` names comes
+first. A test that takes far longer fails. All times are the process's, so that other work on the
+machine decides nothing.
 """
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ LEAST, TIMES = 20, 10  # a test hangs after so many seconds, and so many times i
 
 def pytest_addoption(parser):
     parser.addoption("--seconds", type=float, default=60, help="no test starts after so long")
+    parser.addoption("--foremost", help="expression that names the tests to run first")
     parser.addoption("--noticed", help="file for the name of the test that fails")
 
 
@@ -39,8 +41,10 @@ class _Run:
     def pytest_collection_modifyitems(self, items):
         files = {name: number for number, name in enumerate(self.config.args)}
         seconds = {item: self._known(item) for item in items}
-        items.sort(key=lambda item: (seconds[item] > LAST, files.get(
-            item.nodeid.split("::")[0], len(files)), seconds[item]))
+        foremost = re.compile(self.config.getoption("--foremost") or "(?!)")
+        items.sort(key=lambda item: (
+            not foremost.search(item.nodeid), seconds[item] > LAST,
+            files.get(item.nodeid.split("::")[0], len(files)), seconds[item]))
 
     def _known(self, item):
         slow = item.get_closest_marker("slow") is not None

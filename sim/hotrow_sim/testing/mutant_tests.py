@@ -1,7 +1,9 @@
 """The test files that a source file may break, by the imports between files."""
 
 import ast
+import tomllib
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 TREES = ("rtl", "sim", "boards", "sw_driver", "")  # "": tests import each other as tests.…
@@ -22,6 +24,25 @@ def _module(root: Path, name):
 
 
 @cache
+def _homes(root: Path, package):
+    """The modules of names that a package loads on first use, from its dictionary of names."""
+    path = _module(root, package)
+    if path is None or path.name != "__init__.py":
+        return {}
+    return {key.value: f"{package}.{value.value}" for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Dict) for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant) and isinstance(value, ast.Constant)}
+
+
+@cache
+def _entry_points(root: Path):
+    """The modules of each group of entry points."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    return {name: [each.split(":")[0] for each in group.values()]
+            for name, group in project.get("entry-points", {}).items()}
+
+
+@cache
 def _imports(root: Path, path: Path):
     """The files that a file imports, those of packages around them left out."""
     tree = next(each for each in TREES if each == "" or root / each in path.parents)
@@ -33,7 +54,10 @@ def _imports(root: Path, path: Path):
         elif isinstance(node, ast.ImportFrom):
             above = package[:len(package) - node.level + 1] if node.level else ()
             base = ".".join((*above, *(node.module.split(".") if node.module else ())))
-            names += [base, *(f"{base}.{each.name}" for each in node.names)]
+            homes = _homes(root, base)
+            names += [base, *(homes.get(each.name, f"{base}.{each.name}") for each in node.names)]
+        elif isinstance(node, ast.Constant) and type(node.value) is str:
+            names += _entry_points(root).get(node.value, ())
     found = {_module(root, name) for name in names} - {None, path}
     helpers = [root / folder / "conftest.py" for folder in path.relative_to(root).parents]
     if path.name.startswith("test_"):
@@ -68,9 +92,10 @@ def tests_of(root: Path, path: Path, device=False) -> list[str]:
     Returns
     -------
     list of str
-        First the tests of its name, then by the number of imports between test and file.
+        First those of its package, of these the tests of its name, then by the number of imports
+        between test and file.
     """
-    ranked = []
+    ranked, package = [], path.parent.parts[2:]
     for test in sorted((root / "tests").rglob("test_*.py")):
         folder = test.parent.relative_to(root / "tests")
         if folder.parts[0] in TOOLS or folder.is_relative_to(DEVICE) != device:
@@ -78,5 +103,8 @@ def tests_of(root: Path, path: Path, device=False) -> list[str]:
         distance = _distance(root, test, root / path)
         if distance is not None:
             own = path.stem in test.stem or set(folder.parts) & {path.stem}
-            ranked.append((not own, distance, str(test.relative_to(root))))
+            within = folder.parts[folder.parts[0] in TREES:]
+            shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1],
+                                              zip(package, within, strict=False)))
+            ranked.append((-shared, not own, distance, str(test.relative_to(root))))
     return [test for *_, test in sorted(ranked)]

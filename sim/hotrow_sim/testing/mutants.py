@@ -40,12 +40,15 @@ TIER = "not long and not formal"
 NEAREST = 4  # test files of a first process, which need not collect the others
 FIRST_SECONDS, SECONDS = 100, 40  # of the processor, for the nearest tests and for all others
 PATIENCE = 20  # times as many on the clock, until a process that sleeps is ended
+FOREMOST = {"missing restart": "restart|reset|clear|drop"}  # names of tests, by kind of fault
 EQUIVALENT = Path("tests/equivalent_mutants.txt")
 
 
 def unit_of(path: Path):
     """The engine that a figure is reported for: a package of the hardware, or of the software."""
     parts = path.with_suffix("").parts
+    if parts[0] == "sw_driver" and len(parts) == 3:
+        return parts[1]
     return "/".join(parts[2:4] if len(parts) > 4 else parts[1:3])
 
 
@@ -99,14 +102,13 @@ def draw(found, count, seed):
 class Runner:
     """Runs tests over the copy at `root`.
 
-    `cache` is the folder in which pytest keeps the time of each test; `sound` collects the tests
-    that pass without a fault.
+    `cache` is the folder in which pytest keeps the time of each test.
     """
 
     def __init__(self, root: Path, cache: Path):
-        self.root, self.cache, self.sound = root, cache, set()
+        self.root, self.cache = root, cache
 
-    def noticed(self, tests, seconds=SECONDS):
+    def noticed(self, tests, seconds=SECONDS, foremost=""):
         """Name of the test that fails or hangs, or None."""
         report = self.root / "noticed"
         report.unlink(missing_ok=True)
@@ -114,7 +116,7 @@ class Runner:
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", TIER,
              "-p", "hotrow_sim.testing.mutant_plugin", "-o", f"cache_dir={self.cache}",
-             "--seconds", str(seconds), "--noticed", str(report), *tests],
+             "--seconds", str(seconds), "--noticed", str(report), "--foremost", foremost, *tests],
             cwd=self.root, env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         try:
@@ -133,30 +135,27 @@ class Runner:
         return None if status in passed else tests[0]
 
     def plant(self, mutation: Mutation, device=False):
-        """Plant a fault; return the name of the test that noticed it, or None.
-
-        Raises
-        ------
-        SystemExit
-            That test fails without the fault, too.
-        """
+        """Plant a fault; return the name of the test that noticed it, or None."""
         path = self.root / mutation.path
         before = path.read_text()
         tests = [each for each in tests_of(self.root, mutation.path)
                  if each.split("/")[1] in FOLDERS[mutation.path.parts[0]]]
+        foremost = FOREMOST.get(mutation.kind, "")
+        near = len(tests) if foremost else NEAREST
         path.write_text(mutation.apply(before))
         try:
-            by = (tests and self.noticed(tests[:NEAREST], FIRST_SECONDS)) or (
-                tests[NEAREST:] and self.noticed(tests[NEAREST:])) or None
+            by = (tests and self.noticed(tests[:near], FIRST_SECONDS, foremost)) or (
+                tests[near:] and self.noticed(tests[near:])) or None
             if by is None and device and mutation.path.parts[0] == "rtl":
                 by = self.noticed(tests_of(self.root, mutation.path, device=True), 10 * SECONDS)
         finally:
             path.write_text(before)
-        if by and by not in self.sound:
-            if self.noticed([by], 10 * SECONDS):
-                raise SystemExit(f"{by}: fails or does not end without any fault")
-            self.sound.add(by)
         return by
+
+    def check(self, tests):
+        """Raise SystemExit if one of the tests fails without any fault."""
+        if tests and (by := self.noticed(sorted(tests), 10 * SECONDS * len(tests))):
+            raise SystemExit(f"{by}: fails or does not end without any fault")
 
 
 def copy_of(repository: Path, target: Path):
@@ -186,7 +185,7 @@ def main(arguments=None):
              if str(each.path).startswith(options.under) and options.match in each.key]
     drawn = draw(found, options.sample, options.seed)
     planted, killed = (defaultdict(Counter) for _ in range(2))
-    survivors = []
+    survivors, tests = [], set()
     with tempfile.TemporaryDirectory(prefix="hotrow-mutants-") as folder:
         root = Path(folder)
         copy_of(repository, root)
@@ -198,8 +197,11 @@ def main(arguments=None):
                 killed[name][value] += by is not None
             if by is None:
                 survivors.append(mutation.key)
+            else:
+                tests.add(by)
             print(f"{number}/{len(drawn)} {mutation.key}: {by or 'SURVIVES'}", file=sys.stderr,
                   flush=True)
+        runner.check(tests)
     report = {"planted": len(drawn), "killed": len(drawn) - len(survivors)} | {
         f"by_{name}": {value: [killed[name][value], count]
                        for value, count in sorted(planted[name].items())}

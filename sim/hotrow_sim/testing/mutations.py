@@ -66,10 +66,10 @@ def mutations(path: Path, source: str, hardware: bool):
     restarts = [node for node in ast.walk(tree) if isinstance(node, ast.With)
                 and RESTART.search(ast.unparse(node.items[0].context_expr))]
     inside = {id(each) for node in restarts for each in ast.walk(node)}
-    texts = {id(each) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
-             for each in ast.walk(node)}
+    left_out = {id(each) for node in ast.walk(tree) for part in _without_effect(node)
+                for each in ast.walk(part)}
     for node in ast.walk(tree):
-        if id(node) in texts:  # of a message
+        if id(node) in left_out:
             continue
         for kind, target, new in (_hardware(node, id(node) in inside) if hardware
                                   else _software(node)):
@@ -78,6 +78,38 @@ def mutations(path: Path, source: str, hardware: bool):
             for kind, target, new in _off_by_one(node):
                 add(kind, target, new)
     return found
+
+
+def _without_effect(node):
+    """Parts of a node in which a fault of these kinds changes no result.
+
+    Texts: messages and `__repr__`. Annotations, and imports for them. An assertion, which sound
+    code meets: a weaker one passes, too. A shape, which no fault of these kinds but "a bit less"
+    makes narrower.
+    """
+    match node:
+        case ast.JoinedStr() | ast.Assert():
+            yield node
+        case ast.Raise(exc=ast.AST() as raised):
+            yield raised
+        case ast.FunctionDef():
+            yield from (each for each in (node.returns, *_annotations(node)) if each)
+            if node.name in ("__repr__", "__str__"):
+                yield node
+        case ast.AnnAssign():
+            yield node.annotation
+        case ast.If(test=ast.Name("TYPE_CHECKING")):
+            yield node
+        case ast.Call(func=ast.Name("Signal" | "unsigned")):
+            yield from (each for shape in node.args[:1] for each in ast.iter_child_nodes(shape))
+
+
+def _annotations(function):
+    arguments = function.args
+    for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs,
+                 arguments.vararg, arguments.kwarg):
+        if each:
+            yield each.annotation
 
 
 def _off_by_one(node):
@@ -105,6 +137,8 @@ def _hardware(node, in_restart):
             if isinstance(name, ast.Name | ast.Attribute):
                 yield from ((kind, node, f"({ast.unparse(other)})") for kind, pattern
                             in patterns.items() if pattern.search(ast.unparse(name)))
+    if isinstance(node, ast.comprehension) and in_restart and isinstance(node.iter, ast.Tuple):
+        yield from (("missing restart", each, "*()") for each in node.iter.elts)
     if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == "m.d.sync":
         kind = "missing restart" if in_restart else "stale register"
         if isinstance(node.value, ast.List):
@@ -126,7 +160,7 @@ def _calls(node):
     if isinstance(node.func, ast.Attribute) and node.func.attr == "eq" and RESTART.search(
             ast.unparse(node.func.value)):
         yield "missing restart", node, f"{name}(0)"
-    if isinstance(node.func, ast.Call) and ast.unparse(node.func.func) == "ResetInserter":
+    if name.startswith("ResetInserter(") or name == "cleared":  # = ResetInserter(clear)
         yield "missing restart", node, ast.unparse(node.args[0])
 
 
@@ -134,7 +168,7 @@ def _narrower(width):
     if isinstance(width, ast.Constant) and type(width.value) is int and width.value > 1:
         yield "a bit less", width, str(width.value - 1)
     if isinstance(width, ast.Call) and ast.unparse(width.func) == "range" and len(width.args) == 1:
-        yield "a bit less", width.args[0], f"max(2, ({ast.unparse(width.args[0])}) // 2)"
+        yield "a bit less", width, f"max(0, ({ast.unparse(width.args[0])} - 1).bit_length() - 1)"
 
 
 def _software(node):

@@ -18,20 +18,25 @@ def elaborate(m, self):
     m.d.comb += bad.eq(refused | fault)
     with m.If(self.restart):
         m.d.sync += count.eq(0)
+    with m.If(self.clear):
+        m.d.sync += [flag.eq(0) for flag in (one, two)]
+    cleared = ResetInserter(clear)
+    m.submodules.unit = cleared(unit)
 '''
 SOFTWARE = '''
 def check(rows, limit):
     if rows > limit:
-        raise ValueError(f"{rows if rows else 'no'} rows")
+        raise ValueError(f"{rows if rows else 'no'} rows", "one" if rows == 1 else "many")
+    assert rows < limit
     return limit if limit or rows else rows - 1
 '''
 
 
 def test_faults_of_hardware():
     found = Counter(each.kind for each in mutations(Path("a.py"), HARDWARE, True))
-    assert found == {"a bit less": 2, "inverted condition": 2, "dropped handshake term": 2,
+    assert found == {"a bit less": 2, "inverted condition": 3, "dropped handshake term": 2,
                      "stale register": 2, "off by one": 1, "wrong branch": 1, "lost cause": 2,
-                     "missing restart": 1}
+                     "missing restart": 5}
 
 
 def test_faults_of_software():
@@ -57,9 +62,16 @@ def test_every_fault_of_the_tree_compiles(found):
     ("rtl/hotrow_rtl/lookup/planner/window.py", "rtl/lookup/planner/test_window.py",
      "rtl/test_restart.py", "rtl/host/test_doorbell.py"),
     ("sim/hotrow_sim/golden/lookup/planner.py", "sim/golden/test_planner.py",
-     "rtl/lookup/test_plan_engine.py", "torch/test_rules.py"),
+     "rtl/lookup/test_plan_engine.py", "rtl/host/test_doorbell.py"),
+    ("rtl/hotrow_rtl/mover/bags/read_issue.py", "rtl/mover/bags/test_bag_faults.py",
+     "rtl/mover/test_engine.py", "rtl/host/test_doorbell.py"),
     ("sw_driver/hotrow/torch/store/cached.py", "torch/test_train_cached.py",
      "torch/test_random_models.py", "driver/test_spans.py"),
+    # Names that a package loads on first use, and commands of the command line.
+    ("sw_driver/hotrow/torch/conversion.py", "torch/test_conversion.py", "torch/test_pipeline.py",
+     "torch/test_rules.py"),
+    ("sw_driver/hotrow/torch/training/train.py", "torch/test_train_cached.py",
+     "torch/test_train_cli.py", "rtl/host/test_doorbell.py"),
 ])
 def test_the_tests_of_a_file(path, first, among, not_among):
     found = mutant_tests.tests_of(ROOT, Path(path))
