@@ -1,9 +1,9 @@
 """A unit whose AXI4 masters end at a memory, so that its other ports alone are left to drive."""
 
-from amaranth import Cat, Module, Shape, Signal
+from amaranth import Assert, Cat, Module, Mux, Shape, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from hotrow_rtl.memory.axi import AXI4Read, AXI4Write
+from hotrow_rtl.memory.axi import LENGTH_WIDTH, AXI4Read, AXI4Write
 from hotrow_rtl.primitives.fifo import RamFifo
 
 BURSTS = 64  # at the memory
@@ -12,8 +12,8 @@ BURSTS = 64  # at the memory
 class OnMemory(wiring.Component):
     """A unit, and a memory at each of its buses.
 
-    The memory answers bursts in order, each with what its inputs say, and at once unless they
-    stall it.
+    The memory answers bursts in order, at once unless `late` stalls it, with data and faults that
+    depend on the address only.
 
     Parameters
     ----------
@@ -24,12 +24,15 @@ class OnMemory(wiring.Component):
 
     Attributes
     ----------
-    memory_data, memory_fault : In
-        Of the next beat that a memory returns.
     late : In(5)
         Stalls AR, R, AW, W and B.
-    seen_ar, seen_aw, seen_w : Out(stream)
-        What the unit sends to its memories.
+    read : Out(stream)
+        The bursts that the unit requests.
+    written : Out(stream).array
+        By id: address, data and strobes of each word that the unit writes.
+
+    What is on a bus after a restart stays there, as AXI4 demands; `read` and `written` leave it
+    out.
     """
 
     def __init__(self, unit, flush=False):
@@ -44,10 +47,13 @@ class OnMemory(wiring.Component):
                 self.inner.append(name)
         for bus in self.buses.values():
             if isinstance(bus, AXI4Read):
-                members |= {"memory_data": In(8 * bus.bus_bytes), "seen_ar": _seen(bus, "ar")}
+                members["read"] = Out(stream.Signature(
+                    bus.id_width + bus.address_width + LENGTH_WIDTH, always_ready=True))
             else:
-                members |= {"seen_aw": _seen(bus, "aw"), "seen_w": _seen(bus, "w")}
-        super().__init__(members | {"memory_fault": In(1), "late": In(5)})
+                members["written"] = Out(stream.Signature(
+                    bus.address_width + 9 * bus.bus_bytes, always_ready=True)).array(
+                        1 << bus.id_width)
+        super().__init__(members | {"late": In(5)})
 
     def elaborate(self, platform):
         m = Module()
@@ -64,62 +70,87 @@ class OnMemory(wiring.Component):
                 m.d.sync += unit.clear.eq(0)
         return m
 
+    def _kept(self, m, valid, ready):
+        """Whether what is on a channel may be from before a restart."""
+        restarted, waits = Signal(), Signal()
+        m.d.sync += [restarted.eq(self.restart), waits.eq((restarted | waits) & valid & ~ready)]
+        return restarted | waits
+
     def _read(self, m, bus):
-        m.submodules.ar = bursts = RamFifo(len(bus.arid) + len(bus.arlen), BURSTS)
-        beat = Signal.like(bus.arlen)
+        m.submodules.ar = bursts = RamFifo(_burst(bus, bus.araddr, bus.arid), BURSTS)
+        beat = Signal(LENGTH_WIDTH)
         ar_late, r_late, *_ = self.late
-        _show(m, self.seen_ar, bus, "ar")
+        word = _word(bursts.o.p.address, beat, bus)
         m.d.comb += [
-            bursts.i.valid.eq(bus.arvalid & ~ar_late),
-            bursts.i.p.eq(Cat(bus.arlen, bus.arid)),
             bus.arready.eq(bursts.i.ready & ~ar_late),
+            bursts.i.valid.eq(bus.arvalid & bus.arready),
+            bursts.i.p.address.eq(bus.araddr),
+            bursts.i.p.id.eq(bus.arid),
+            bursts.i.p.len_minus_1.eq(bus.arlen),
+            self.read.valid.eq(bursts.i.valid & ~self._kept(m, bus.arvalid, bus.arready)),
+            self.read.payload.eq(bursts.i.p),
             bus.rvalid.eq(bursts.o.valid & ~r_late),
-            bus.rid.eq(bursts.o.p >> len(bus.arlen)),
-            bus.rlast.eq(beat == bursts.o.p[:len(bus.arlen)]),
-            bus.rdata.eq(self.memory_data),
-            bus.rresp.eq(self.memory_fault << 1),
+            bus.rid.eq(bursts.o.p.id),
+            bus.rlast.eq(beat == bursts.o.p.len_minus_1),
+            bus.rdata.eq(word[:32].replicate(-(-len(bus.rdata) // 32))),
+            bus.rresp.eq(_fault(word)),
             bursts.o.ready.eq(bus.rvalid & bus.rready & bus.rlast),
         ]
         with m.If(bus.rvalid & bus.rready):
-            m.d.sync += beat.eq(beat + 1)
-            with m.If(bus.rlast):
-                m.d.sync += beat.eq(0)
+            m.d.sync += beat.eq(Mux(bus.rlast, 0, beat + 1))
 
     def _write(self, m, bus):
-        m.submodules.aw = bursts = RamFifo(len(bus.awid), BURSTS)
-        written = Signal(range(BURSTS))  # bursts whose words have come
+        m.submodules.aw = bursts = RamFifo(_burst(bus, bus.awaddr, bus.awid), BURSTS)
+        m.submodules.b = answers = RamFifo(
+            data.StructLayout({"id": len(bus.bid), "fault": 2}), BURSTS)
+        beat = Signal(LENGTH_WIDTH)
         *_, aw_late, w_late, b_late = self.late
-        _show(m, self.seen_aw, bus, "aw")
-        _show(m, self.seen_w, bus, "w")
-        ends, answered = bus.wvalid & bus.wready & bus.wlast, bus.bvalid & bus.bready
+        word = _word(bursts.o.p.address, beat, bus)
         m.d.comb += [
-            bursts.i.valid.eq(bus.awvalid & ~aw_late),
-            bursts.i.p.eq(bus.awid),
             bus.awready.eq(bursts.i.ready & ~aw_late),
-            bus.wready.eq(~w_late),
-            bus.bvalid.eq(bursts.o.valid & (written != 0) & ~b_late),
-            bus.bid.eq(bursts.o.p),
-            bus.bresp.eq(self.memory_fault << 1),
-            bursts.o.ready.eq(answered),
+            bursts.i.valid.eq(bus.awvalid & bus.awready),
+            bursts.i.p.address.eq(bus.awaddr),
+            bursts.i.p.id.eq(bus.awid),
+            bursts.i.p.len_minus_1.eq(bus.awlen),
+            bus.wready.eq(bursts.o.valid & answers.i.ready & ~w_late),
+            bursts.o.ready.eq(bus.wvalid & bus.wready & bus.wlast),
+            answers.i.valid.eq(bursts.o.ready),
+            answers.i.p.id.eq(bursts.o.p.id),
+            answers.i.p.fault.eq(_fault(word)),
+            bus.bvalid.eq(answers.o.valid & ~b_late),
+            bus.bid.eq(answers.o.p.id),
+            bus.bresp.eq(answers.o.p.fault),
+            answers.o.ready.eq(bus.bvalid & bus.bready),
         ]
-        m.d.sync += written.eq(written + ends - answered)
+        kept = self._kept(m, bus.wvalid, bus.wready)
+        for number, port in enumerate(self.written):
+            m.d.comb += [
+                port.valid.eq(bus.wvalid & bus.wready & bus.wstrb.any() & ~kept
+                              & (bursts.o.p.id == number)),
+                port.payload.eq(Cat(bus.wstrb, *(
+                    Mux(strobe, octet, 0) for strobe, octet in zip(
+                        bus.wstrb, (bus.wdata.word_select(lane, 8)
+                                    for lane in range(len(bus.wstrb))), strict=True)), word)),
+            ]
+        with m.If(bus.wvalid & bus.wready):
+            m.d.sync += beat.eq(Mux(bus.wlast, 0, beat + 1))
+            m.d.sync += Assert(bus.wlast == (beat == bursts.o.p.len_minus_1))
 
 
-def _sent(signature, channel):
-    """Payload signals of a master's channel."""
-    return [name for name in signature.members
-            if name.startswith(channel) and name[len(channel):] not in ("valid", "ready")]
+def _burst(bus, address, identity):
+    return data.StructLayout({
+        "len_minus_1": LENGTH_WIDTH, "address": len(address), "id": len(identity)})
 
 
-def _seen(signature, channel):
-    width = sum(signature.members[name].shape for name in _sent(signature, channel))
-    return Out(stream.Signature(width, always_ready=True))
+def _word(address, beat, bus):
+    """Number of the bus word that a beat accesses."""
+    width = bus.signature.bus_bytes.bit_length() - 1
+    return (address[width:] + beat)[:len(address) - width]
 
 
-def _show(m, port, bus, channel):
-    m.d.comb += [port.valid.eq(getattr(bus, f"{channel}valid")),
-                 port.payload.eq(Cat(getattr(bus, name)
-                                     for name in _sent(bus.signature, channel)))]
+def _fault(word):
+    """The response to an access of a word: an error at one word in eight."""
+    return (word[1] & word[3] & word[4]) << 1
 
 
 def _pulsed(member):
