@@ -67,7 +67,8 @@ def transfer(rng):
 def on_memory(make, timeout, settle, flush=False, **inputs):
     """A unit with buses, until its memory has answered what it asked before."""
     late = 0.8 if timeout else 0.3  # share of cycles in which a channel stalls
-    return Case(lambda: OnMemory(make(), flush), settle=settle, inputs={
+    undefined = ("clients.0.words.payload",) if timeout else ()  # data of a word with a fault
+    return Case(lambda: OnMemory(make(), flush), settle=settle, ignore=undefined, inputs={
         "timeout": constant(timeout), "late": lambda rng: int((rng.random(5) < late)
                                                               @ (1 << np.arange(5))), **inputs})
 
