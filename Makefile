@@ -6,7 +6,7 @@
 # make plan-soak ten million lookups planned at random, RTL against model: many minutes
 # make hostile   random commands and register writes on the simulated card: minutes
 # make mutants   plant single faults in the source and run the tests that should notice them
-# make coverage  which lines of the driver the quick tests execute, in docs/coverage.md
+# make coverage  what the tests execute of hardware and driver, in docs/coverage.md: an hour
 # make regress   lint and the whole suite: all sizes and seeds of what takes long
 # Each sets up its own virtual environment in .venv first and says what is missing.
 

@@ -38,9 +38,10 @@ def device_library(config: Config, trace=False, litedram=False) -> Path:
         If that controller does not fit the card.
     """
     verilator, compiler = find_verilator(), native.compiler()
+    coverage = "HOTROW_COVERAGE" in os.environ
     core = _core(config) if litedram else None
     tools = (verilator.version, verilator.origin, compiler, native.compiler_version(*compiler),
-             FLAGS, trace, os.uname().machine)
+             FLAGS, trace, coverage, os.uname().machine)
     parts = (*tools, *SOURCES, *((core, *LITEDRAM_SOURCES) if core else ()))
     # To emit Verilog takes seconds, so the cache also maps the RTL sources to the library.
     folder = native.cache_folder()
@@ -54,7 +55,7 @@ def device_library(config: Config, trace=False, litedram=False) -> Path:
     verilog = emit(config)
     library = native.cached_library(
         config.name, (verilog, config, *parts), lambda path: compile_device(
-            verilog, config, path, verilator, compiler, trace, progress, core))
+            verilog, config, path, verilator, compiler, trace, progress, core, coverage))
     native.publish(emission, lambda path: path.write_text(library.name))
     progress.done()
     return library

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,13 +25,15 @@ VERILATOR_FLAGS = (
     # Small functions in small files: compile time grows faster than the length of a function.
     "--output-split", "60000", "--output-split-cfuncs", "500",
 )
+COVERAGE = ("--coverage-line", "--coverage-toggle")
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-pthread", "-fvisibility=hidden")
 RUNS_ALWAYS, RUNS_ONCE = "-O1", "-O0"  # -O2 adds a seventh to the processor time of a build
 SMALL_MODEL = 1_000_000  # bytes of C++; below, a second precompiled header costs more than it saves
 FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, RUNS_ALWAYS, RUNS_ONCE, SMALL_MODEL)
 
 
-def compile_device(verilog, config, library, verilator, compiler, trace, progress, litedram=None):
+def compile_device(verilog, config, library, verilator, compiler, trace, progress, litedram=None,
+                   coverage=False):
     """Compile Verilog text with the harness of the device.
 
     Parameters
@@ -49,6 +52,8 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
         Receives a text at every step.
     litedram : litedram.Core, optional
         The controller of the row ports.
+    coverage : bool
+        The library counts what it executes, see `testing.coverage`, and is slow.
 
     Raises
     ------
@@ -57,12 +62,13 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
     with tempfile.TemporaryDirectory(prefix="hotrow-") as folder:
         folder = Path(folder)
         progress("translating Verilog to C++")
-        sources = _translate(TOP, verilog, folder, verilator,
-                             ("--trace-vcd",) if trace else ())
+        sources = _translate(TOP, _counted(verilog) if coverage else verilog, folder, verilator,
+                             ("--trace-vcd",) * trace + COVERAGE * coverage)
         flags = [f"-DHOTROW_BUS_BYTES={config.bus_bytes}",
                  f"-DHOTROW_ROW_PORTS={config.row_ports}",
                  f"-DHOTROW_RESULT_PORTS={config.result_ports}",
-                 f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}", f"-I{MEMORY}"]
+                 f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
+                 f"-DVM_COVERAGE={int(coverage)}", f"-I{MEMORY}"]
         if litedram:
             sources += _translate("litedram", litedram.verilog, folder, verilator)
             for name, text in litedram.headers.items():
@@ -71,6 +77,12 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
             flags += ["-DHOTROW_LITEDRAM=1", f"-DHOTROW_LITEDRAM_BYTES={dram_bytes(config)}",
                       f"-I{LITEDRAM}", f"-I{LITEDRAM / 'include'}"]
         _compile(sources, HARNESS, flags, folder, library, verilator, compiler, progress)
+
+
+def _counted(verilog):
+    """Count toggles of registers, memories and outputs only: other nets repeat or connect these."""
+    return re.sub(r"(?m)^  (input|wire) .*;$",
+                  r"/*verilator coverage_off*/\g<0>/*verilator coverage_on*/", verilog)
 
 
 def model_library(name, top, verilog, harness) -> Path:
@@ -121,7 +133,7 @@ def _compile(sources, harness, flags, folder, library, verilator, compiler, prog
     def compile_one(job):
         path, level = job
         if verilator.root in path.parents:  # the run-time library, which all models share
-            traced = [flag for flag in flags if flag.startswith("-DVM_TRACE")]
+            traced = [flag for flag in flags if flag.startswith("-DVM_")]
             return cached_library(path.stem, (
                 verilator.version, compiler, compiler_version(*compiler), FLAGS, level, traced,
                 path), lambda made: run_tool(

@@ -9,6 +9,15 @@
 #if VM_TRACE
 #include "verilated_vcd_c.h"
 #endif
+#if VM_COVERAGE
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "verilated_cov.h"
+#endif
 
 using namespace hotrow;
 
@@ -16,6 +25,37 @@ namespace {
 
 constexpr int RESET_CYCLES = 4;
 constexpr int MOST_REGISTER_CYCLES = 10000;  // an access takes about ten
+
+struct Model {
+  VerilatedContext context;
+  Vhotrow top{&context, "hotrow"};
+
+  ~Model() {
+    top.final();
+#if VM_COVERAGE
+    if (const char* folder = std::getenv("HOTROW_COVERAGE")) {
+      const auto path = std::string(folder) + "/" + std::to_string(getpid()) + "-" +
+                        std::to_string(reinterpret_cast<uintptr_t>(this));
+      context.coveragep()->write(path);
+      std::rename(path.c_str(), (path + ".dat").c_str());  // the reader sees whole files only
+    }
+#endif
+  }
+};
+
+#if VM_COVERAGE
+// The counts of a model are large, so all devices of a process share few models, each after a reset.
+std::vector<std::unique_ptr<Model>> unused;
+
+std::unique_ptr<Model> make_model() {
+  if (unused.empty()) return std::make_unique<Model>();
+  auto model = std::move(unused.back());
+  unused.pop_back();
+  return model;
+}
+#else
+std::unique_ptr<Model> make_model() { return std::make_unique<Model>(); }
+#endif
 
 }  // namespace
 
@@ -29,13 +69,17 @@ class Device {
 #else
         ports({map, behaviours}),
 #endif
-        model_(&context_, "hotrow") {
+        owned_(make_model()),
+        context_(owned_->context),
+        model_(owned_->top) {
     reset();
   }
 
   ~Device() {
     trace(nullptr);
-    model_.final();
+#if VM_COVERAGE
+    unused.push_back(std::move(owned_));
+#endif
   }
 
   // Pulse the reset input and reset the memory ports.
@@ -199,8 +243,9 @@ class Device {
 #endif
   }
 
-  VerilatedContext context_;
-  Vhotrow model_;
+  std::unique_ptr<Model> owned_;
+  VerilatedContext& context_;
+  Vhotrow& model_;
 #if VM_TRACE
   std::unique_ptr<VerilatedVcdC> vcd_;
 #endif

@@ -13,11 +13,13 @@ from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import DECERR, SLVERR
 from hotrow_sim.model import open_transport as open_model
 from hotrow_sim.testing.bare_host import BareHost, aligned
+from hotrow_sim.testing.covered import note
 
 pytestmark = pytest.mark.slow
 TINY = preset("tiny")
-BEATS = {"first": 0, "middle": 2, "last": 3}  # of four: a row of 64 bytes on a bus of 16
-CASES = [(response, beat) for response in (SLVERR, DECERR) for beat in BEATS.values()]
+BUS = TINY.bus_bytes
+BEATS = {"first": 0, "middle": 32 // BUS, "last": 64 // BUS - 1}  # of a row of 64 bytes
+CASES = [(response, beat) for response in (SLVERR, DECERR) for beat in BEATS]
 STATUS = {SLVERR: Status.SLVERR, DECERR: Status.DECERR}
 ROUGH = {"latency": 25, "jitter": 40, "stall": 0.3, "reorder": True}
 COUNT, BAD = 5, 2  # rows of a command, and the position of the faulty one
@@ -34,8 +36,10 @@ def card(request, make_card):
     transport.close()
 
 
-def spoil(card, kind, buffer, offset, response):
-    """Inject a fault into the beat of a buffer's byte at every port of a kind."""
+def spoil(card, kind, buffer, offset, response, beat):
+    """Inject a fault into the beat of a buffer's byte, the `beat` of its transfer, at every port of
+    a kind."""
+    note("fault", kind, STATUS[response].name, beat)
     for name in card.transport.ports:
         if name.startswith(kind):
             card.transport.fail_range(name, card.addresses[buffer] + offset, 1, response)
@@ -55,7 +59,7 @@ def test_a_row_with_a_faulty_beat(card, opcode, kind):
         dense = 64 * COUNT * case + (slots if opcode == Opcode.SCATTER else 0)
         in_table = (kind == "row_read") == (opcode == Opcode.GATHER)
         handle, at = ((WEIGHTS, 64 * int(rows[BAD])) if in_table else (RESULTS, dense + 64 * BAD))
-        spoil(card, kind, handle, at + 16 * beat, response)
+        spoil(card, kind, handle, at + BUS * BEATS[beat], response, beat)
         weights, results = card.weights.copy(), card.results.copy()
         done = card.run("move", opcode=opcode, count=COUNT, stride=64,
                         source=card.put_rows([(0, int(row)) for row in rows]),
@@ -83,8 +87,9 @@ def test_a_piece_with_a_faulty_beat(card, opcode, kind):
     piece, source = TINY.row_bytes, 16384
     card.results[source:] = np.random.default_rng(1).integers(0, 256, card.results.size - source)
     for case, (response, beat) in enumerate(CASES):
-        at = 3 * piece * case + piece + (0, 0, piece // 2, piece - 16)[beat]
-        spoil(card, kind, RESULTS, at + (source if kind == "row_read" else 0), response)
+        at = 3 * piece * case + piece + {
+            "first": 0, "middle": piece // 2, "last": piece - BUS}[beat]
+        spoil(card, kind, RESULTS, at + (source if kind == "row_read" else 0), response, beat)
         expected = card.results.copy()
         done = card.run("move", opcode=opcode, count=3 * piece, value=0x0101_0101,
                         source=card.address("results", source + 3 * piece * case),
@@ -105,11 +110,11 @@ def test_a_piece_with_a_faulty_beat(card, opcode, kind):
 def test_a_list_with_a_faulty_beat(card, which):
     """The entries of that bus word are refused."""
     count, size = 16, {"source": 8, "targets": 4}[which]
-    per_word, words = 16 // size, 16 * size // 16
+    per_word, words = BUS // size, 16 * size // BUS
     for case, (response, beat) in enumerate(CASES):
-        word = (0, 0, words // 2, words - 1)[beat]
+        word = {"first": 0, "middle": words // 2, "last": words - 1}[beat]
         lists = {"source": 2048 * case, "targets": 2048 * case + 1024}
-        spoil(card, "list", LISTS, lists[which] + 16 * word, response)
+        spoil(card, "list", LISTS, lists[which] + BUS * word, response, beat)
         card.results[:] = 0xEE
         done = card.run(
             "move", opcode=Opcode.GATHER, flags=GatherFlag.LISTED, count=count, stride=64,
@@ -128,12 +133,12 @@ def test_a_list_with_a_faulty_beat(card, which):
 @pytest.mark.parametrize("opcode", [Opcode.OBSERVE, Opcode.SPLIT])
 def test_ids_with_a_faulty_beat(card, opcode):
     for case, (response, beat) in enumerate(CASES):
-        spoil(card, "list", LISTS, 1024 * case + 16 * beat, response)
+        spoil(card, "list", LISTS, 1024 * case + BUS * BEATS[beat], response, beat)
         done = card.run("lookup", opcode=opcode, count=16, samples=16, table_count=1,
                         source=card.put(np.arange(16, dtype=np.uint32), 1024 * case),
                         **split_results(card) if opcode == Opcode.SPLIT else {})
         assert (done["status"], done["error_index"], done["lookups"]) == (
-            STATUS[response], 4 * beat, 12)
+            STATUS[response], BUS // 4 * BEATS[beat], 16 - BUS // 4)
 
 
 def split_results(card, at=0):
@@ -148,7 +153,7 @@ def test_results_with_a_faulty_beat(card, name):
         at, ids = 4096 * case, np.arange(16, dtype=np.uint32)
         results = split_results(card, at)
         offset = results[name] % (1 << 48)
-        spoil(card, "result", RESULTS, offset + 16 * beat, response)
+        spoil(card, "result", RESULTS, offset + BUS * BEATS[beat], response, beat)
         done = card.run("lookup", opcode=Opcode.SPLIT, count=16, samples=16, table_count=1,
                         source=card.put(ids), **results)
         assert (done["status"], done["lookups"], done["unique"]) == (STATUS[response], 16, 16)

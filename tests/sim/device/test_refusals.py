@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hotrow_rtl.contract.commands import COMMANDS
 from hotrow_rtl.contract.encoding import (
     AllFlag,
     BatchFlag,
@@ -23,6 +24,9 @@ def batch(card, opcode, ids=range(8), dtype=np.uint32, **changed):
     if opcode == Opcode.SPLIT:
         operands |= {name: card.address("results", 1024 * place) for place, name in enumerate(
             ("slots", "popular", "nonpopular", "misses"))}
+    if opcode == Opcode.PLAN:
+        operands |= {name: card.address("results", 1024 * place) for place, name in enumerate(
+            ("slots", "fill_slots", "victim_slots", "fills", "victims"))}
     return operands | changed
 
 
@@ -61,9 +65,17 @@ def test_opcode_unknown_or_of_the_other_queue(card, queue, opcode):
     assert (done["tag"], done["opcode"]) == (0xDEAD_BEEF, opcode)
 
 
+@pytest.mark.parametrize("opcode", [
+    each for each, command in COMMANDS.items() if command.queue != "both"])
+def test_a_command_in_the_other_queue(card, opcode):
+    done = card.run({"lookup": "move", "move": "lookup"}[queue_of(opcode)], opcode=opcode)
+    assert (done["status"], done["error_index"]) == (Status.BAD_OPCODE, opcode)
+
+
 @pytest.mark.parametrize("opcode, flags", [
     (Opcode.NOP, 1), (Opcode.WAIT, 1), (Opcode.OBSERVE, 16), (Opcode.SPLIT, 0x81),
     (Opcode.DECAY, 2), (Opcode.HARVEST, 1), (Opcode.INSTALL, 1), (Opcode.REMOVE, 2),
+    (Opcode.FENCE, 1), (Opcode.SIGNAL, 1), (Opcode.UPDATE, 8),
 ])
 def test_undefined_flags(card, opcode, flags):
     assert refusal(card, {"opcode": opcode, "flags": flags}) == (Status.BAD_FLAGS, flags, 0)
@@ -75,7 +87,7 @@ def test_undefined_events(card, opcode, event):
     assert refusal(card, {"opcode": opcode, "event": event}) == (Status.BAD_EVENT, event, 0)
 
 
-@pytest.mark.parametrize("opcode", [Opcode.OBSERVE, Opcode.SPLIT])
+@pytest.mark.parametrize("opcode", [Opcode.OBSERVE, Opcode.SPLIT, Opcode.PLAN, Opcode.MARK])
 @pytest.mark.parametrize("changed, expected", [
     ({"samples": 0}, (Status.EMPTY, 0, 0)),
     ({"table_count": 0}, (Status.EMPTY, 0, 0)),
@@ -119,6 +131,38 @@ def test_results_of_split(card, operand):
     Opcode.INSTALL, Opcode.REMOVE, Opcode.HARVEST, Opcode.GATHER, Opcode.SCATTER])
 def test_empty_lists(card, opcode):
     assert refusal(card, row_list(card, opcode, count=0)) == (Status.EMPTY, 0, 0)
+
+
+@pytest.mark.parametrize("opcode", [Opcode.INSTALL, Opcode.REMOVE])
+def test_slots_of_a_list(card, opcode):
+    for address, status in ((NOWHERE, Status.REGION), (card.address("lists"), Status.READ_ONLY),
+                            (card.address("results", 48), Status.MISALIGNED)):
+        assert refusal(card, row_list(card, opcode, slots=address)) == (status, 0, address)
+
+
+def test_results_of_plan(card):
+    for address, status in ((card.address("lists"), Status.READ_ONLY),
+                            (card.address("results", 48), Status.MISALIGNED)):
+        assert refusal(card, batch(card, Opcode.PLAN, fills=address)) == (status, 0, address)
+
+
+def test_the_window_of_planned_batches(card):
+    window = card.read("PLAN_WINDOW")
+    for number in range(window):
+        assert card.run("lookup", **batch(card, Opcode.PLAN, value=number))["status"] == Status.OK
+    done = card.run("lookup", **batch(card, Opcode.PLAN, value=window))
+    assert done["status"] == Status.WINDOW
+    done = card.run("lookup", **batch(card, Opcode.MARK, value=0))
+    assert (done["status"], done["error_index"]) == (Status.BATCH_ORDER, window)
+    for _ in range(8):  # as many as the ring holds, at once
+        card.submit("lookup", **batch(card, Opcode.OBSERVE))
+    card.ring("lookup")
+    card.wait("lookup")
+
+
+def test_a_pool_without_bags(card):
+    operands = row_list(card, Opcode.POOL, bags=0)
+    assert refusal(card, operands)[0] == Status.EMPTY
 
 
 def test_the_first_bad_operand_is_reported(card):

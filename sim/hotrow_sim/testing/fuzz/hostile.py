@@ -26,7 +26,6 @@ from hotrow_rtl.contract.encoding import (
 )
 from hotrow_rtl.contract.registers import REGISTERS
 
-from ...golden.records import COMPLETION_RECORD, decode
 from ..bare_host import aligned
 from .commands import ADDRESSES, CommandSource
 from .player import ABORT, BUSY, ENABLE, HALTED, RESUME, SOFT_RESET, WAITING
@@ -37,8 +36,8 @@ from .soak import _rough
 TINY = preset("tiny")
 ROUNDS, RINGS_LOG2 = 40, 4
 WRITES = 300  # of registers in a round, at most
-FAULTED = 8
-STILL = 400_000  # cycles without a completion in which a busy queue hangs
+FAULTED, MOST_GRADIENTS = 8, 0x3FFF
+STILL = 2_000_000  # cycles without a completion in which a busy queue hangs
 SLICE, LONGEST_SLICE = 200, 6400  # cycles between two looks at the card
 COMMANDS = {"move": ("gather", "scatter", "copy", "fill", "pool", "update"),
             "lookup": ("harvest", "decay", "remove_all", "plan", "mark", "install", "remove",
@@ -189,6 +188,8 @@ class _Card:
         for field_ in ADDRESSES:  # the card may write wherever the host allows it, rings included
             if int(command[field_]) >> 48 in COMPLETION_HANDLES:
                 command[field_] |= np.uint64(UNREGISTERED << 48)
+        if command["opcode"] == Opcode.UPDATE:  # it refuses gradients one by one, however many
+            command["gradient_count"] &= MOST_GRADIENTS
         return int(command["tag"])
 
     def _disturb(self, tally):
@@ -260,7 +261,7 @@ class _Card:
             halves = octets.reshape(2, -1)
             if (halves == FILL).all(1).any():  # not written; or in part, when its port stopped
                 continue
-            found = decode(COMPLETION_RECORD, octets)
+            found = self.host.completion(queue, number + 1)
             where = f"{queue}, completion {number}"
             assert found["tag"] in known, f"{where}: tag"
             assert found["status"] in LEGAL, f"{where}: status {found['status']}"
