@@ -1,6 +1,7 @@
 """The parameters of an accelerator, for hardware, golden models, cycle models and cost models."""
 
 from dataclasses import dataclass, fields
+from functools import partial
 
 ROW_NUMBER_WIDTH = 32  # bits of a row number in memory: up to 2**32 rows a table
 LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
@@ -25,6 +26,14 @@ PORT_INTERLEAVE = 256  # consecutive bytes of a table at one row port
 def log2(value: int) -> int:
     """Exponent of a power of two."""
     return value.bit_length() - 1
+
+
+def _check_range(config, name, low, high, power_of_two=False):
+    value = getattr(config, name)
+    if not isinstance(value, int) or not low <= value <= high:
+        raise ValueError(f"{name} must be {low} to {high}, not {value!r}")
+    if power_of_two and value & (value - 1):
+        raise ValueError(f"{name} must be a power of two, not {value}")
 
 
 @dataclass(frozen=True)
@@ -156,13 +165,7 @@ class Config:
     clock_mhz: int
 
     def __post_init__(self):
-        def within(name, low, high, power_of_two=False):
-            value = getattr(self, name)
-            if not isinstance(value, int) or not low <= value <= high:
-                raise ValueError(f"{name} must be {low} to {high}, not {value!r}")
-            if power_of_two and value & (value - 1):
-                raise ValueError(f"{name} must be a power of two, not {value}")
-
+        within = partial(_check_range, self)
         within("bus_bytes", 8, 64, power_of_two=True)
         within("lookup_lanes", 0, 1)
         within("lane_banks", 1, 2)
@@ -198,6 +201,9 @@ class Config:
             raise ValueError(f"row_ports must be 1, 2, 4 or 8, as bits of a row's address select "
                              f"its port and a bus word lists up to eight rows, "
                              f"not {self.row_ports!r}")
+        if self.row_ports > 1 and self.bus_bytes == 8:
+            raise ValueError("a bus word of 8 bytes lists one row, which one port moves: row_ports "
+                             f"must be 1 with bus_bytes=8, not {self.row_ports}")
         if self.result_ports not in (1, 2, 4):
             raise ValueError(f"result_ports must be 1 for all results, 2 with a port for missed "
                              f"rows, or 4 with two for missed rows and one for slots, "

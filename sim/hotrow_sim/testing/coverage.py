@@ -62,10 +62,10 @@ def read_counts(octets: bytes) -> Counter:
 
 
 def measure_card(folder: Path):
-    """Run the tests of the card; return the counts and the notes."""
+    """Run the tests of the card, all of which must pass; return the counts and the notes."""
     total = Counter()
     for command in CARD:
-        subprocess.run([sys.executable, *command], check=False,
+        subprocess.run([sys.executable, *command], check=True,
                        env={**os.environ, "HOTROW_COVERAGE": str(folder)})
         for path in folder.glob("*.dat"):
             total.update(read_counts(path.read_bytes()))

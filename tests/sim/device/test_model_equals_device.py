@@ -19,7 +19,7 @@ TINY = preset("tiny")
 # The address width limits row numbers to less than 32 bits; no planner.
 NARROW = replace(TINY, name="narrow", address_width=32, planner=False)
 SMALL = preset("ecp5")
-# SMALL has short row numbers and no planner too, so the cases of NARROW are long.
+# SMALL has short row numbers, too, so the cases of NARROW are long.
 CASES = [pytest.param(config, seed, id=f"{config.name}-{seed}",
                       marks=pytest.mark.long if config is NARROW else ())
          for first, config in enumerate((TINY, STARVED, NARROW, SMALL))
