@@ -29,7 +29,7 @@ from .errors import (
 from .futures import Future
 from .memory import Buffer, empty
 from .results import HotRows, Installed, Observation, PlacedRows, Plan, Removed, RowList, Split
-from .tables import Table
+from .table import Table
 from .timeline import Timeline
 from .transport import Transport, transports
 from .whole_tables import with_whole_tables

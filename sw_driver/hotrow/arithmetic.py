@@ -19,7 +19,7 @@ from .row_bags import bag_lengths, distinct_rows, row_weights
 from .row_lists import Rows, row_list
 from .row_operands import RowOperands
 from .slot_arrays import array_of, slot_array, slot_list, stride_of
-from .tables import Table
+from .table import Table
 
 F = TypeVar("F")
 MODES = {"sum": PoolFlag(0), "mean": PoolFlag.MEAN}

@@ -14,7 +14,7 @@ from .integers import Integers, integers, join, vector
 from .memory import as_array
 
 if TYPE_CHECKING:
-    from .tables import Table
+    from .table import Table
 
 _ID64, _FEATURE_MAJOR, _JAGGED = map(int, (
     BatchFlag.ID64, BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED))

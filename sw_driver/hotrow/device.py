@@ -23,7 +23,8 @@ from .planner import Planner
 from .results import OpcodeStatistics
 from .row_operands import RowOperands
 from .spans import Spans
-from .tables import Table, TableSet
+from .table import Table
+from .tables import TableSet
 from .transport import Transport, open_transport
 
 P = ParamSpec("P")

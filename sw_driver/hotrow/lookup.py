@@ -19,7 +19,7 @@ from .integers import numbered, vector
 from .planner import BatchNumbers, Planner, observation, policy_flags
 from .results import Done, HotRows, Installed, Observation, Removed, RowList, Split, Words
 from .row_lists import Rows, check_rows, row_list, tables_of
-from .tables import Table
+from .table import Table
 from .whole_tables import with_whole_tables
 
 T = TypeVar("T")

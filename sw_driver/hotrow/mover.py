@@ -20,7 +20,7 @@ from .results import Done
 from .row_lists import Rows, check_distinct, is_known, row_list
 from .row_operands import RowOperands
 from .slot_arrays import slot_array, slot_list, stride_of
-from .tables import Table
+from .table import Table
 
 
 class Mover:

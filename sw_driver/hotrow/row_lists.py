@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from .errors import BatchError
 from .integers import Integers, vector
 from .results import RowList
-from .tables import Table, Tables, TableSet
+from .table import Table
+from .tables import Tables, TableSet
 
 Rows: TypeAlias = RowList | tuple[Table | ArrayLike, ArrayLike]
 _LARGEST = 0xFFFF_FFFF

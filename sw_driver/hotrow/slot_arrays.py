@@ -10,7 +10,7 @@ from .contract import LARGEST_STRIDE, ROW_ALIGNMENT
 from .errors import BatchError, RegistrationError
 from .integers import Integers, repeats, vector
 from .memory import Array, Buffer, as_array
-from .tables import Table
+from .table import Table
 
 
 def array_of(value: Buffer | Array, what: str, writable: bool) -> NDArray[Any]:

@@ -238,6 +238,7 @@ class CardMemory:
         return next((home, array) for home, array in self._arrays.items()
                     if 0 <= address - home < array.octets.size)
 
+
 def _merge(parts):
     """Give the host the bytes that differ from the last contents of the card's copy."""
     for found, held, host, _ in parts:

@@ -32,9 +32,10 @@ class TableWrites:
         """
         versions = [array._version for array in self._arrays]
         store = self._collection.store
-        if versions != self._versions:
-            store.upload()
-        written = self._versions is not None and versions != self._versions
+        changed = versions != self._versions
+        if changed:
+            store.upload()  # the next call repeats it if it refuses
+        written = changed and self._versions is not None
         self._versions = versions
         window = store.window
         if not written or window is None or store.closed:
