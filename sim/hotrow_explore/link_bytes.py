@@ -1,4 +1,4 @@
-"""`hotrow bench link`: what a training step sends over the link of a board.
+"""What a training step sends over the link of a board.
 
 Every mode trains on the same batches with a golden card at the other end of a link in this process.
 The bytes are counted; the steps per second are projected from the time that a line needs for them.
@@ -8,8 +8,6 @@ from argparse import Namespace
 
 import hotrow
 import torch
-from hotrow import options as shared
-from hotrow.bench import options as bench
 from hotrow.link.transport import LinkTransport
 from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.torch.optim.rules import OPTIMIZERS
@@ -27,31 +25,6 @@ BAUD, BITS = 3_000_000, 10  # of a serial line; bits of a byte, with start and s
 GIGABIT = 1e9
 # Preamble, headers of Ethernet, IPv4 and UDP, checksum and gap; the least payload of Ethernet.
 ETHERNET, HEADERS, LEAST = 8 + 14 + 4 + 12, 20 + 8, 46
-
-
-def link(benchmarks):
-    """Add `link` to the benchmarks of `hotrow bench`."""
-    what = "bytes of a training step on the link of a board"
-    parser = benchmarks.add_parser(
-        "link", help=what, description=what[0].upper() + what[1:] + ", counted with a golden card; "
-        "steps per second at the rates of lines, projected.")
-    add = parser.add_argument
-    shared.add_preset(parser)
-    add("--optimizer", choices=("sgd", "rowwise_adagrad"), default="sgd", help="of the tables")
-    add("--dim", type=shared.positive, default=16, help="elements of a row")
-    add("--steps", type=shared.positive, default=10, help="counted steps")
-    add("--warm-up", type=shared.positive, default=6, help="steps before the counted ones")
-    add("--learning", type=shared.positive, default=4, help="batches that are counted first")
-    bench.add_trace(parser, 1, rows=10_000, labelled=True)
-    parser.set_defaults(run=bench_run, measure=measure, transport="link", tables=8, batch=128,
-                        remark="counted on a simulated link, rates projected; no board has run it")
-
-
-def bench_run(options):
-    """As `hotrow.bench.cli.run`."""
-    from hotrow.bench.cli import run
-
-    return run(options)
 
 
 def measure(options, trace, steps) -> dict:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from hotrow.cli import main
@@ -162,6 +164,13 @@ def test_output_for_people(bench, monkeypatch, name):
     assert f"hotrow bench {name}" in shown and max(map(len, shown.splitlines())) <= 80
     assert LABELS.get(name, "by formula, not of the hardware") in err
     assert "━" not in err, "a progress bar where standard error is no terminal"
+
+
+def test_the_parser_loads_no_pytorch():
+    code = ("import argparse, sys; from hotrow.bench import cli; "
+            "cli.bench(argparse.ArgumentParser().add_subparsers()); print('torch' in sys.modules)")
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
 
 
 def test_every_benchmark_has_such_a_test():

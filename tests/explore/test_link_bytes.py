@@ -4,7 +4,9 @@ import argparse
 import json
 
 import pytest
-from hotrow_explore.link_bytes import Line, link
+from hotrow_boards.boards import BOARDS
+from hotrow_explore.link_bytes import BLOCK_LOG2, Line
+from hotrow_explore.link_cli import link
 
 QUICK = ["link", "--preset", "tiny", "--trace", "zipf:1.2", "--tables", "3", "--rows", "300",
          "--batch-size", "16", "--steps", "3", "--warm-up", "2", "--learning", "1", "--json"]
@@ -38,6 +40,10 @@ def test_output_for_people(capsys, monkeypatch):
     shown, said = capsys.readouterr()
     assert "hotrow bench link" in shown and max(map(len, shown.splitlines())) <= 80
     assert "rates projected; no board has run it" in said
+
+
+def test_blocks_are_those_of_the_board():
+    assert BOARDS["ecpix5"].dram.block_log2 == BLOCK_LOG2
 
 
 def test_time_on_a_line():
