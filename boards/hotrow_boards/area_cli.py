@@ -5,8 +5,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hotrow_rtl.config import PRESETS, preset
+from hotrow_rtl.config import preset
 
+from .cli import add_core
 from .depth import deepest
 from .synthesis import check_fit
 from .ultrascale import CAPACITY, DEVICE, by_unit, map_modules, resources, total
@@ -21,12 +22,7 @@ def area(benchmarks):
         description=f"Map the core for {DEVICE} with Yosys, module by module, and print its "
                     "resources by unit and the paths with the most levels of LUTs. Nothing is "
                     "placed, so the clock remains unknown.")
-    parser.add_argument("--preset", default="alveo-u55c",
-                        help=f"geometry of the card, one of {', '.join(PRESETS)}; default "
-                             "alveo-u55c")
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR",
-                        help="keep the files of Yosys in this folder")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add_core(parser, "alveo-u55c")
     parser.set_defaults(run=run)
 
 

@@ -19,17 +19,22 @@ def clock(benchmarks):
         "clock", help="clock and resources of the core on an FPGA, placed and routed",
         description=f"Place and route the core between shift registers for {DEVICE} with Yosys "
                     "and nextpnr, and print the median clock over the seeds.")
-    parser.add_argument("--preset", default="ecp5",
-                        help=f"geometry of the card, one of {', '.join(PRESETS)}; default "
-                             "ecp5")
+    add_core(parser, "ecp5")
     parser.add_argument("--seeds", type=_natural, nargs="+", default=[1, 2, 3],
                         help="seeds of the placement; default 1 2 3")
     parser.add_argument("--freq", type=_positive, default=AIM_MHZ, metavar="MHZ",
                         help=f"clock that the tools aim at; default {AIM_MHZ}")
+    parser.set_defaults(run=run)
+
+
+def add_core(parser, default):
+    """Add the options of a benchmark that maps the core of a preset."""
+    parser.add_argument("--preset", default=default,
+                        help=f"geometry of the card, one of {', '.join(PRESETS)}; default "
+                             f"{default}")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="keep the files of the tools in this folder")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.set_defaults(run=run)
 
 
 def run(options) -> int:
