@@ -21,7 +21,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -99,6 +101,16 @@ def draw(found, count, seed):
     return drawn
 
 
+def tests_for(repository: Path, mutation: Mutation, device=False):
+    """Test files for a fault by stage: the nearest, all others and those of the device."""
+    tests = [each for each in tests_of(repository, mutation.path)
+             if each.split("/")[1] in FOLDERS[mutation.path.parts[0]]]
+    near = len(tests) if mutation.kind in FOREMOST else NEAREST
+    last = (tests_of(repository, mutation.path, device=True)
+            if device and mutation.path.parts[0] == "rtl" else [])
+    return tests[:near], tests[near:], last
+
+
 class Runner:
     """Runs tests over the copy at `root`.
 
@@ -134,23 +146,22 @@ class Runner:
                   pytest.ExitCode.NO_TESTS_COLLECTED)  # interrupted when its time was over
         return None if status in passed else tests[0]
 
-    def plant(self, mutation: Mutation, device=False):
-        """Plant a fault; return the name of the test that noticed it, or None."""
+    def plant(self, mutation: Mutation, stages):
+        """Plant a fault; return the name of the test that noticed it, or None.
+
+        `stages` are the test files of `tests_for`.
+        """
         path = self.root / mutation.path
         before = path.read_text()
-        tests = [each for each in tests_of(self.root, mutation.path)
-                 if each.split("/")[1] in FOLDERS[mutation.path.parts[0]]]
         foremost = FOREMOST.get(mutation.kind, "")
-        near = len(tests) if foremost else NEAREST
         path.write_text(mutation.apply(before))
         try:
-            by = (tests and self.noticed(tests[:near], FIRST_SECONDS, foremost)) or (
-                tests[near:] and self.noticed(tests[near:])) or None
-            if by is None and device and mutation.path.parts[0] == "rtl":
-                by = self.noticed(tests_of(self.root, mutation.path, device=True), 10 * SECONDS)
+            for tests, seconds in zip(stages, (FIRST_SECONDS, SECONDS, 10 * SECONDS), strict=True):
+                if tests and (by := self.noticed(tests, seconds, foremost)):
+                    return by
         finally:
             path.write_text(before)
-        return by
+        return None
 
     def check(self, tests):
         """Raise SystemExit if one of the tests fails without any fault."""
@@ -168,6 +179,34 @@ def copy_of(repository: Path, target: Path):
             os.symlink(repository / name, target / name)
 
 
+def plant_all(repository: Path, drawn, jobs, device):
+    """Yield each fault with the name of the test that noticed it, or None, as they end.
+
+    When all have ended, the tests that noticed one run without any fault.
+    """
+    idle, tests = SimpleQueue(), set()
+    with tempfile.TemporaryDirectory(prefix="hotrow-mutants-") as folder, \
+            ThreadPoolExecutor(jobs) as pool:
+        for number in range(jobs):
+            root = Path(folder, str(number))
+            copy_of(repository, root)
+            idle.put(Runner(root, repository / ".pytest_cache"))
+
+        def plant(mutation, stages):
+            runner = idle.get()
+            try:
+                return mutation, runner.plant(mutation, stages)
+            finally:
+                idle.put(runner)
+
+        for future in as_completed([
+                pool.submit(plant, each, tests_for(repository, each, device)) for each in drawn]):
+            mutation, by = future.result()
+            yield mutation, by
+            tests |= {by} - {None}
+        idle.get().check(tests)
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__.splitlines()[0])
     parser.add_argument("--sample", type=int, default=20, help="faults to plant")
@@ -177,6 +216,8 @@ def main(arguments=None):
     parser.add_argument("--since", help="only lines that differ from this git revision")
     parser.add_argument("--device", action="store_true",
                         help="run the Verilated device where no other test notices")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)),
+                        help="faults at a time; default one per processor")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args(arguments)
     repository = Path.cwd()
@@ -185,23 +226,17 @@ def main(arguments=None):
              if str(each.path).startswith(options.under) and options.match in each.key]
     drawn = draw(found, options.sample, options.seed)
     planted, killed = (defaultdict(Counter) for _ in range(2))
-    survivors, tests = [], set()
-    with tempfile.TemporaryDirectory(prefix="hotrow-mutants-") as folder:
-        root = Path(folder)
-        copy_of(repository, root)
-        runner = Runner(root, repository / ".pytest_cache")
-        for number, mutation in enumerate(drawn, 1):
-            by = runner.plant(mutation, options.device)
-            for name, value in (("kind", mutation.kind), ("unit", unit_of(mutation.path))):
-                planted[name][value] += 1
-                killed[name][value] += by is not None
-            if by is None:
-                survivors.append(mutation.key)
-            else:
-                tests.add(by)
-            print(f"{number}/{len(drawn)} {mutation.key}: {by or 'SURVIVES'}", file=sys.stderr,
-                  flush=True)
-        runner.check(tests)
+    survivors = []
+    for number, (mutation, by) in enumerate(
+            plant_all(repository, drawn, options.jobs, options.device), 1):
+        for name, value in (("kind", mutation.kind), ("unit", unit_of(mutation.path))):
+            planted[name][value] += 1
+            killed[name][value] += by is not None
+        if by is None:
+            survivors.append(mutation.key)
+        print(f"{number}/{len(drawn)} {mutation.key}: {by or 'SURVIVES'}", file=sys.stderr,
+              flush=True)
+    survivors.sort()
     report = {"planted": len(drawn), "killed": len(drawn) - len(survivors)} | {
         f"by_{name}": {value: [killed[name][value], count]
                        for value, count in sorted(planted[name].items())}

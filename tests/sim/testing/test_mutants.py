@@ -139,6 +139,7 @@ def test_a_fault_is_noticed_and_the_file_restored(tmp_path):
     before = (tmp_path / path).read_text()
     fault = next(each for each in mutations(path, before, True)
                  if each.kind == "inverted condition")
-    by = mutants.Runner(tmp_path, tmp_path / "cache").plant(fault)
+    by = mutants.Runner(tmp_path, tmp_path / "cache").plant(
+        fault, mutants.tests_for(ROOT, fault))
     assert by.startswith("tests/rtl/host/test_doorbell.py::")
     assert (tmp_path / path).read_text() == before
