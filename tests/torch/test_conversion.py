@@ -100,6 +100,9 @@ def test_embeddings(mode, announced):
                 optimizer.step()
         for name, weight in other.state_dict().items():
             torch.testing.assert_close(model.state_dict()[name], weight, rtol=0.01, atol=0.01)
+        with torch.no_grad():
+            model(*batch)
+        model.bag(batch[2]).sum().backward()  # the call without gradients announced nothing
         assert (model.words.weight[49] == 3).all()
         torch.testing.assert_close(model.eval()(*batch), other(*batch), rtol=0.01, atol=0.01)
     for options, said in (({"max_norm": 1.0}, "an Embedding with max_norm"),

@@ -80,9 +80,11 @@ def test_after_close_rows_are_read_and_do_not_train(mode, owned):
         device.close()
 
 
-def test_a_batch_without_a_lookup_is_named():
+@pytest.mark.parametrize("samples", [16, 1])
+def test_a_batch_without_a_lookup_is_named(samples):
+    batches = [ids[:samples] for ids in BATCHES]
     with opened("scratchpipe") as tables:
-        pipeline = TrainPipeline(BATCHES, tables, lambda ids: ids)
+        pipeline = TrainPipeline(batches, tables, lambda ids: ids)
         with pytest.raises(Error, match=r"skip\(\)"):
             for number, ids in enumerate(pipeline):
                 if number:

@@ -17,6 +17,7 @@ FOLDER = os.environ.get("HOTROW_COVERAGE")
 # addresses of `ecp5`.
 CARD = replace(config.PRESETS["tiny"], name="covered", bus_bytes=8, burst_beats=8, lane_banks=1,
                row_ports=1, address_width=32)
+SPREAD = 0x9E37_79B9  # an odd number whose multiples have no regular bits
 
 
 def note(*words):
@@ -65,6 +66,20 @@ def _watch():
         noting_submit, noting_ring, noting_completion)
 
 
+def _spread_addresses():
+    """Let successive arrays differ in every bit of their address that a page leaves."""
+    from ..address_space import FIRST, PAGE, AddressSpace
+
+    place = AddressSpace.place
+
+    def spread(self, host_address, size):
+        self.placed = getattr(self, "placed", 0) + 1
+        self._next = FIRST + (self.placed * SPREAD % (self.end - 2 * FIRST)) // PAGE * PAGE
+        return place(self, host_address, size)
+
+    AddressSpace.place = spread
+
+
 def _skip_other_cards():
     """Skip a test that opens another card, whose library would take minutes to build."""
     import pytest
@@ -84,4 +99,5 @@ def _skip_other_cards():
 if FOLDER:
     config.PRESETS["tiny"] = CARD
     _watch()
+    _spread_addresses()
     _skip_other_cards()

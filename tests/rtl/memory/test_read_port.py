@@ -159,6 +159,23 @@ def test_lists_overlap():
     assert cycles <= 4 * 256 + 64 + DmaReadPort.latency + 10
 
 
+def test_idle_means_that_nothing_is_in_flight():
+    """As many bursts are in flight as there is space for, then one after another arrives."""
+    bench = Bench(TINY, 1, Behaviour(latency=100, jitter=50, stall_data=0.7), depth=64)
+    requests = [(BASE + 4096, 64 * 40), (BASE, 16), (BASE + 16, 64)]
+    taken = bench.read(0, requests)
+    bus, counts = bench.port.bus, [0]
+
+    async def watch(ctx):
+        async for _, _, idle, valid, ready, arrives, last in ctx.tick().sample(
+                bench.port.idle, bus.arvalid, bus.arready, bus.rvalid, bus.rlast):
+            assert idle == (not counts[-1] and not valid), f"{counts[-1]} bursts are in flight"
+            counts.append(counts[-1] + (valid & ready) - (arrives & last))
+    bench.background(watch)
+    bench.run(4000)
+    assert taken == bench.expected(requests) and max(counts) == 64 / TINY.burst_beats
+
+
 def test_longest_list_is_not_truncated():
     bench = Bench(TINY, 1)
     bench.model.map(np.zeros(1, np.uint8), 0)

@@ -6,6 +6,7 @@ from gc import collect
 import numpy as np
 import pytest
 from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR
+from hotrow_rtl.memory.write_client import OUTSTANDING_BURSTS
 from hotrow_rtl.memory.write_port import DmaWritePort
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
@@ -84,16 +85,18 @@ def test_a_last_word_without_strobes_is_not_written(words, beats):
     bench.model.check()
 
 
-def test_outcome_follows_the_last_answer():
-    bench = Bench(TINY, 1, Behaviour(latency=50))
-    outcomes = bench.write(0, [(BASE, 9)])
+@pytest.mark.parametrize("words, latency", [(9, 50), (4 * (OUTSTANDING_BURSTS + 40), 2000)],
+                         ids=["three bursts", "more bursts than may be in flight"])
+def test_outcome_follows_the_last_answer(words, latency):
+    bench = Bench(TINY, 1, Behaviour(latency=latency))
+    outcomes = bench.write(0, [(BASE, words)])
 
     async def watch(ctx):
         await ctx.tick().until(bench.port.clients[0].outcome.valid)
         assert (bench.array == bench.expected).all()
-        assert bench.cycles > bench.memory.statistics.last_beat + 50
+        assert bench.cycles > bench.memory.statistics.last_beat + latency
     bench.process("watch", watch)
-    bench.run(200)
+    bench.run(4 * latency)
     assert outcomes == [0]
 
 

@@ -36,8 +36,7 @@ class Ranks:
             raise Error("several processes need torch.distributed.init_process_group() first: "
                         "start them by torchrun, which gives each its rank")
         if "gloo" not in str(dist.get_backend_config(group)):
-            group = dist.new_group(dist.get_process_group_ranks(group or dist.group.WORLD),
-                                   backend="gloo")
+            group = dist.new_group(dist.get_process_group_ranks(group), backend="gloo")
         self._group = group
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
 
