@@ -17,6 +17,7 @@ from hotrow_rtl.lookup.combiner.combiner import Combiner
 from hotrow_rtl.lookup.counters.bank import CounterBank
 from hotrow_rtl.lookup.counters.scan_engine import ScanEngine
 from hotrow_rtl.lookup.directory.entry_check import EntryCheck
+from hotrow_rtl.lookup.directory.install_remove import InstallRemove
 from hotrow_rtl.lookup.directory.list_request import ListRequestStage
 from hotrow_rtl.lookup.directory.payloads import slot_request
 from hotrow_rtl.lookup.directory.slot_table import SlotTable
@@ -118,6 +119,10 @@ CASES = PORTS | {
     "EntryCheck": Case(lambda: EntryCheck(TINY), **TABLES, inputs={
         "entries.payload": payload(element(row_entry), value__table=below(TINY.tables + 2))}),
     "ListRequestStage": Case(lambda: ListRequestStage(TINY)),
+    "InstallRemove": Case(lambda: InstallRemove(TINY), **TABLES, inputs={
+        "cleared": constant(1), "command.payload": payload(
+            InstallRemove(TINY).command.p.shape(), count=below(6))},
+        replies={"answered": "beats"}),
     "SlotTable": Case(
         lambda: SlotTable(TINY), reset=False, ready="ready", settle=SlotTable(TINY).latency,
         inputs=QUIET | {"request": payload(slot_request(TINY), op=DirectoryOp.FIND.value)}),
