@@ -65,17 +65,15 @@ def _imports(root: Path, path: Path):
     return found
 
 
-def _distance(root: Path, path: Path, target: Path):
-    """The number of imports from one file to another, or None."""
-    seen, level, number = {path}, [path], 0
+@cache
+def _distances(root: Path, path: Path):
+    """The number of imports from a file to each that it reaches."""
+    found, level = {path: 0}, [path]
     while level:
-        if target in level:
-            return number
-        level = list(dict.fromkeys(each for file in level for each in sorted(_imports(root, file))
-                                   if each not in seen))
-        seen.update(level)
-        number += 1
-    return None
+        coming = sorted({each for file in level for each in _imports(root, file)} - set(found))
+        found |= dict.fromkeys(coming, found[level[0]] + 1)
+        level = coming
+    return found
 
 
 def tests_of(root: Path, path: Path, device=False) -> list[str]:
@@ -100,7 +98,7 @@ def tests_of(root: Path, path: Path, device=False) -> list[str]:
         folder = test.parent.relative_to(root / "tests")
         if folder.parts[0] in TOOLS or folder.is_relative_to(DEVICE) != device:
             continue
-        distance = _distance(root, test, root / path)
+        distance = _distances(root, test).get(root / path)
         if distance is not None:
             own = path.stem in test.stem or set(folder.parts) & {path.stem}
             within = folder.parts[folder.parts[0] in TREES:]
