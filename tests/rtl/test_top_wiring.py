@@ -21,7 +21,7 @@ class Card:
 
     def __init__(self, monkeypatch):
         self.units = {}
-        for name in dict.fromkeys(RESTARTED):
+        for name in dict.fromkeys((*RESTARTED, "EngineWatchdog")):
             monkeypatch.setattr(top, name, self._stand_in(getattr(top, name)))
         self.dut = top.Top(CONFIG)
         self.module = self.dut.elaborate(None)  # makes the units
@@ -142,3 +142,39 @@ def test_a_soft_reset_while_ports_drain(card):
             await ctx.tick().repeat(40)
             ctx.set(mover.idle, 1)
     card.run(scenario, clear)
+
+
+def test_only_a_handshake_is_progress_of_its_queue(card):
+    lookup, move = card.units["CommandQueue"]
+    [engine], [mover], [list_port] = (
+        card.units[name] for name in ("LookupEngine", "RowMover", "DmaReadPort"))
+    [watchdog] = card.units["EngineWatchdog"]
+    channels = [(queue, valid, ready) for queue, (host, unit) in enumerate((
+        (lookup.engine, engine.engine), (move.engine, mover.engine))) for valid, ready in (
+            (host.command.valid, unit.command.ready), (unit.outcome.valid, host.outcome.ready))]
+    for unit, bus in ((mover.read_buses, "row_read_bus"), (mover.write_buses, "row_write_bus")):
+        for number, inner in enumerate(unit):
+            outer = getattr(card.dut, f"{bus}_{number}")
+            channels += [(1, getattr(inner, f"{name}valid"), getattr(outer, f"{name}ready"))
+                         for name in ("ar", "aw", "w") if hasattr(inner, f"{name}valid")]
+            channels += [(1, getattr(outer, f"{name}valid"), getattr(inner, f"{name}ready"))
+                         for name in ("r", "b") if hasattr(inner, f"{name}valid")]
+
+    async def check(ctx, queue, valid, ready, where):
+        for pair in ((1, 0), (0, 1), (1, 1)):
+            for signal, value in zip((valid, ready), pair, strict=True):
+                ctx.set(signal, value)
+            await ctx.tick().repeat(2)
+            assert ctx.get(watchdog.progress) == all(pair) << queue, (where, pair)
+        ctx.set(valid, 0)
+        ctx.set(ready, 0)
+
+    async def scenario(ctx):
+        await ctx.tick().repeat(2)
+        for number, channel in enumerate(channels):
+            await check(ctx, *channel, f"channel {number}")
+        for idx, name in enumerate(top.list_clients(CONFIG)):
+            ctx.set(list_port.bus.arid, idx)
+            await check(ctx, top._queue_of(name), list_port.bus.arvalid,
+                        card.dut.list_bus.arready, name)
+    card.run(scenario)
