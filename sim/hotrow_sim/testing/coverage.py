@@ -29,6 +29,7 @@ FUZZ = ("from hotrow_sim.testing import covered; from hotrow_sim.testing.fuzz im
 CARD = (
     ["-m", "pytest", "-q", "-n", "0", "-p", COVERED, "-m", "slow and not long", "tests/sim/device",
      "--ignore=tests/sim/device/test_command_cycles.py",  # these expect the cycles of `tiny`
+     "--ignore=tests/sim/device/test_litedram.py",  # these are of a card with several row ports
      "--deselect=tests/sim/device/test_queues.py::"
      "test_wait_holds_a_queue_until_the_other_signals"],
     ["-c", FUZZ.format("hostile", ["--accesses", "3000", "--seed", "1"])],
