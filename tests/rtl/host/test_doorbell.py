@@ -24,6 +24,9 @@ def test_random_doorbells(start):
             completed = (completed + int(rng.integers(ahead(tail, completed) + 1))) & WORD
             ctx.set(dut.completed, completed)
             value = (completed + int(rng.integers(-2, (1 << entries_log2) + 3))) & WORD
+            if step % 4 == 3:  # a legal value but for one bit
+                value = (completed + int(rng.integers(1, 1 << entries_log2))) & WORD
+                value ^= 1 << step // 4 % 32
             ctx.set(dut.submitted, value)
             await pulse(ctx, dut.ring)
             await ctx.tick()
