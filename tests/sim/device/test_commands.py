@@ -5,9 +5,17 @@ from collections import defaultdict
 import numpy as np
 import pytest
 from hotrow_rtl.config import MISS_WAYS, ROW_NUMBER_WIDTH
-from hotrow_rtl.contract.encoding import AllFlag, BatchFlag, GatherFlag, Opcode, Status
+from hotrow_rtl.contract.encoding import (
+    AllFlag,
+    BatchFlag,
+    GatherFlag,
+    Opcode,
+    Status,
+    packed_address,
+)
 from hotrow_rtl.lookup.hashing import row_location as placement
 from hotrow_sim.golden.records import HARVEST_RECORD, ROW_RECORD
+from hotrow_sim.testing.bare_host import aligned
 
 MISS, NO_SLOT = 0x8000_0000, 0xFFFF_FFFF
 
@@ -60,6 +68,28 @@ def test_observe_counts_and_harvest_finds_the_hot_rows(card):
     assert harvest(card, 16, threshold=2) == {(0, 5): 3, (0, 7): 2}
     assert harvest(card, 16, threshold=0) == harvest(card, 16), "rows never seen are not harvested"
     assert harvest(card, 16, threshold=100) == {}
+
+
+def test_batches_of_a_million_lookups(card):
+    samples, each = 1000, 1024
+    ids = np.arange(samples * each, dtype=np.uint32) * 7 % 64
+    lists, slots, misses = aligned(ids.nbytes), aligned(ids.nbytes), aligned(2 * ids.nbytes)
+    lists[:] = ids.view(np.uint8)
+    for handle, octets in ((12, lists), (13, slots), (14, misses)):
+        card.register(handle, octets)
+    batch = {
+        "source": packed_address(12, 0), "count": len(ids), "samples": samples, "table_count": 1,
+        "lengths": card.put(np.full(samples, each, np.uint16)), "flags": BatchFlag.JAGGED}
+    done = card.run("lookup", opcode=Opcode.OBSERVE, **batch)
+    assert (done["status"], done["lookups"]) == (Status.OK, len(ids))
+    edit(card, Opcode.INSTALL, [(0, row) for row in range(64)])
+    batch["lengths"] = card.put(np.full(samples, each, np.uint16))
+    done = card.run("lookup", opcode=Opcode.SPLIT, **batch, slots=packed_address(13, 0),
+                    popular=card.address("results"), nonpopular=card.address("results", 4096),
+                    misses=packed_address(14, 0))
+    assert (done["status"], done["lookups"], done["popular"]) == (Status.OK, len(ids), samples)
+    found = slots.view(np.uint32).reshape(-1, 64)
+    assert len(np.unique(found[0])) == 64 and (found == found[0]).all()
 
 
 def test_harvest_writes_only_its_entries(card):

@@ -204,6 +204,22 @@ def test_a_ring_that_cannot_be_reached_faults_the_queue(card, ring, handle, offs
     assert card.run("move", opcode=Opcode.NOP)["sequence"] == 1
 
 
+@pytest.mark.parametrize("queue", ["lookup", "move"])
+def test_rings_anywhere_fault_the_queue(card, queue):
+    rng = np.random.default_rng(7)
+    name = queue.upper()
+    for _ in range(24):
+        card.write(f"{name}_CONTROL", 0)
+        for ring in ("COMMANDS", "COMPLETIONS"):
+            handle, offset = int(rng.integers(12, 1 << 16)), int(rng.integers(1 << 42)) << 6
+            card.write_wide(f"{name}_{ring}", packed_address(handle, offset))
+        card.enable(queue)
+        card.write(f"{name}_TAIL", 1)
+        settle(card, queue)
+        assert card.read(f"{name}_STATE") == FAULTED | Status.REGION << 8
+        assert (card.read(f"{name}_HEAD"), card.read(f"{name}_COMPLETED")) == (0, 0)
+
+
 def test_a_ring_outside_memory_faults_the_queue(card):
     card.region(40, 1 << 40, 4096)  # registered, but without memory
     card.write("MOVE_CONTROL", 0)

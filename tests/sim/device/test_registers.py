@@ -1,14 +1,17 @@
 """Registers of the device, on the model and on the RTL."""
 
+import numpy as np
 import pytest
-from hotrow_rtl.contract.encoding import IDENTITY, VERSION
+from hotrow_rtl.contract.encoding import IDENTITY, VERSION, Opcode, Status, packed_address
 from hotrow_rtl.contract.registers import GEOMETRY, REGISTERS, Access
+from hotrow_sim.golden.region_check import Table
 
 UNKNOWN = 4  # bit of FAULT
 
 STAGING = [name for name, register in REGISTERS.items()
-           if register.access is Access.READ_WRITE
-           and name.startswith(("REGION_", "TABLE_"))] + ["TIMEOUT"]
+           if register.access is Access.READ_WRITE and (
+               name.startswith(("REGION_", "TABLE_"))
+               or name.endswith(("_LOW", "_HIGH", "_ENTRIES", "TIMEOUT", "EVENT_SELECT")))]
 
 
 def test_identity_and_geometry(card):
@@ -19,11 +22,46 @@ def test_identity_and_geometry(card):
 
 
 def test_staging_registers_keep_32_bits(card):
-    for number, name in enumerate(STAGING):
-        card.write(name, 0xFFFF_FF00 + number)
-    for number, name in enumerate(STAGING):
-        assert card.read(name) == 0xFFFF_FF00 + number, name
+    for queue in ("LOOKUP", "MOVE"):
+        card.write(f"{queue}_CONTROL", 0)
+    for pattern in (0xFFFF_FF00, 0, 0x5A5A_5A00, 0xA5A5_A500):
+        for number, name in enumerate(STAGING):
+            card.write(name, pattern + number)
+        for number, name in enumerate(STAGING):
+            assert card.read(name) == pattern + number, name
     assert card.read("FAULT") == 0
+
+
+def test_registrations_of_any_value(card):
+    """Regions and tables beyond memory are refused or fault, and no other is affected."""
+    rng = np.random.default_rng(5)
+    memory = 1 << card.transport.config.address_width
+    for handle in range(12, card.transport.config.handles):
+        base = int(rng.integers(memory >> 6, dtype=np.uint64)) << 6
+        card.region(handle, base, int(rng.integers(1 << 15, 1 << 48)), bool(rng.integers(2)))
+    for number in range(3, card.transport.config.tables):
+        octets = int.from_bytes(rng.bytes(24), "little")
+        card.table(number, Table(
+            octets & 0xFFFF_FFFF, packed_address(12 + number, octets >> 32 & 0xFFFF_FFF0),
+            int(rng.integers(1 << 16)), int(rng.integers(1 << 16)),
+            packed_address(63 - number, octets >> 64 & 0xFFFF_FFFF), int(rng.integers(256)),
+            part=int(rng.integers(256)), type=int(rng.integers(256))))
+    results = card.results.copy()
+    for number in range(3, card.transport.config.tables):
+        rows = card.put_rows([(number, int(row)) for row in rng.integers(1 << 32, size=4)])
+        done = card.run("move", opcode=Opcode.GATHER, source=rows, count=4, stride=512,
+                        destination=card.address("results"))
+        assert done["status"] != Status.OK and done["entries"] == 0
+        source = packed_address(12 + number, int(rng.integers(1 << 20)) << 6)
+        done = card.run("lookup", opcode=Opcode.OBSERVE, source=source, count=4, samples=4,
+                        table_count=1)
+        assert done["status"] in (Status.DECERR, Status.REGION), done
+    assert (card.results == results).all()
+    rows = card.put_rows([(0, 99)])
+    done = card.run("move", opcode=Opcode.GATHER, source=rows, count=1, stride=64,
+                    destination=card.address("results"))
+    assert done["status"] == Status.OK
+    assert (card.results[:64] == card.weights[99 * 64:100 * 64]).all()
 
 
 def test_writing_a_read_only_register_does_nothing(card):

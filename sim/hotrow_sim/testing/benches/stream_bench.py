@@ -6,8 +6,9 @@ whose sinks receive more than they expect within `IDLE_CYCLES` of the end.
 """
 
 from itertools import cycle
+from random import Random
 
-from amaranth.hdl import Const
+from amaranth.hdl import Const, Value
 from amaranth.sim import Simulator
 
 STEADY = (0,)
@@ -47,15 +48,25 @@ class StreamBench:
         self._simulator.add_testbench(self._count, background=True)
 
     def source(self, stream, payloads, gaps=STEADY):
-        """Send `payloads` (values for `ctx.set`) in order, with `gaps` idle cycles before each."""
+        """Send `payloads` (values for `ctx.set`) in order, with `gaps` idle cycles before each.
+
+        A payload that is not valid has random bits.
+        """
+        bits, rng = Value.cast(stream.payload), Random(len(self._unfinished))
+
+        def noise():
+            return rng.randrange(1 << len(bits))
+
         async def drive(ctx):
             for payload, gap in zip(payloads, cycle(gaps), strict=False):
                 for _ in range(gap):
+                    ctx.set(bits, noise())
                     await ctx.tick()
                 ctx.set(stream.payload, payload)
                 ctx.set(stream.valid, 1)
                 await ctx.tick().until(stream.ready)
                 ctx.set(stream.valid, 0)
+            ctx.set(bits, noise())
         self.process(f"source of {len(payloads)}", drive)
 
     def sink(self, stream, count, pauses=STEADY, name="sink", read=None, valid_cycles=None,
