@@ -32,7 +32,7 @@ CARD = (
      "--ignore=tests/sim/device/test_litedram.py",  # these are of a card with several row ports
      "--deselect=tests/sim/device/test_queues.py::"
      "test_wait_holds_a_queue_until_the_other_signals"],
-    ["-c", FUZZ.format("hostile", ["--accesses", "3000", "--seed", "1"])],
+    ["-c", FUZZ.format("hostile", ["--accesses", "12000", "--seed", "1"])],
     ["-c", FUZZ.format("soak", ["--rows", "1500", "--card", "covered"])],
     # More batches than stamps have numbers.
     ["-c", "from hotrow_sim.testing import covered; from hotrow_sim.testing.fuzz import plan_soak; "

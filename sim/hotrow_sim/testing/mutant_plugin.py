@@ -18,7 +18,7 @@ import pytest
 CACHE = "hotrow/seconds"
 UNKNOWN = 0.5, 5.0  # seconds of a test, of a slow test, that never ran
 LAST = 4  # tests that take longer are the last ones
-LEAST, TIMES = 20, 10  # a test hangs after so many seconds, and so many times its own time
+LEAST, TIMES = 60, 10  # a test hangs after so many seconds, and so many times its own time
 
 
 def pytest_addoption(parser):

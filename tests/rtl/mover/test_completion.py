@@ -84,6 +84,8 @@ def test_sums_and_the_error_with_the_lowest_index(ports, busy):
                 await ctx.tick()
                 waited += 1
                 assert waited <= 6 + 2 * ports
+            await ctx.tick().repeat(2)
+            assert ctx.get(dut.outcome.valid), "it waits until it is accepted"
             got = ctx.get(dut.outcome.p)
             assert (got.error_index, got.status, got.error_address) == tuple(error)
             assert (got.entries, got.bytes) == (entries, moved)
