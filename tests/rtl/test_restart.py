@@ -41,7 +41,9 @@ from hotrow_rtl.memory.watchdog import Watchdog
 from hotrow_rtl.memory.write_arbiter import WriteArbiter
 from hotrow_rtl.memory.write_client import WriteClientBuffer
 from hotrow_rtl.memory.write_port import DmaWritePort
-from hotrow_rtl.mover.port.payloads import row_transfer
+from hotrow_rtl.mover.addressing.lane import AddressLane
+from hotrow_rtl.mover.flush_timer import MIN_CYCLES
+from hotrow_rtl.mover.port.payloads import row_transfer, transfer_setting
 from hotrow_rtl.mover.port.port import RowPort
 from hotrow_rtl.primitives.fifo import RamFifo
 from hotrow_sim.testing.on_memory import OnMemory
@@ -85,7 +87,13 @@ PORTS = {
             "flush": True, "transfers.payload": transfer, **{name: constant(0) for name in (
                 "bags", "start", "fills", "pattern", "computed_rows.valid",
                 "computed_words.valid")}}))}
-CASES = PORTS | {
+LANES = {f"AddressLane, {name}": Case(
+    lambda: AddressLane(TINY), restart="clear", reset=False, ready="ready",
+    hold=MIN_CYCLES, qualified={"refused": "refused_valid"}, inputs={
+        "table_update.enable": constant(0), "region_update.enable": constant(0),
+        "setting": constant(payload(transfer_setting(), bags=0, spans=spans)(
+            np.random.default_rng(1)))}) for spans, name in enumerate(("a list", "a span"))}
+CASES = PORTS | LANES | {
     "EventCounters": Case(
         lambda: EventCounters(TINY, 2), reset=False, ready="ready",
         inputs={"clients.1.request.valid": constant(0), "request.payload": payload(

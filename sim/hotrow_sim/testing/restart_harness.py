@@ -46,6 +46,8 @@ class Case:
         Inputs that the second instance receives while the first one is busy, too.
     then : str or None
         An input that is high in the cycle after the restart: the host clears the unit's memory.
+    hold : int
+        Cycles for which the restart is high, with idle inputs after the first.
     settle : int
         Cycles from the restart until the unit is as after a reset, while inputs are idle.
     ready : str or None
@@ -62,6 +64,7 @@ class Case:
     reset: bool = True
     mirror: tuple = ()
     then: str | None = None
+    hold: int = 1
     settle: int = 0
     ready: str | None = None
 
@@ -186,6 +189,8 @@ def check_restart(case: Case, *, seed=0, busy=range(24), in_a_row=2, compare=60)
              if (name := port.matches(case.inputs)) is not None}
     idle = sum(draw(rng) << port.offset for port, draw in drawn.items() if draw in CONSTANT)
 
+    pauses = [*[idle | restart] * (case.hold - 1),
+              *(idle | (then if cycle == 0 else 0) for cycle in range(case.settle))]
     mirrored = sum((1 << port.width) - 1 << port.offset for port in inputs.values()
                    if port.matches(case.mirror) is not None)
 
@@ -215,8 +220,7 @@ def check_restart(case: Case, *, seed=0, busy=range(24), in_a_row=2, compare=60)
                 assert not loud, (f"{type(case.make()).__name__}: {loud} high in the cycle of a "
                                   f"restart; {cycles} busy cycles, seed {seed}")
                 ctx.set(twins.reset, 0)
-                for cycle in range(case.settle):
-                    bits = idle | (then if cycle == 0 else 0)
+                for bits in pauses:
                     await step(ctx, bits, bits)
             driver = quiet
             driver.forget()
