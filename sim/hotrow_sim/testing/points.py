@@ -20,7 +20,7 @@ SIGNALS = {
         "engines.window", f"unretired[{CARD.stamp_bits - 2}]:0->1"),
     "two bypassed rows of one entry": ("LookupBank.bypasses", "is_own:0->1"),
     "a fetch that must wait for a bypassed row": ("LookupBank.bypasses", "newest[0]:0->1"),
-    "most commands in flight, lookup": ("lookup_queue.executor.in_flight", "full:0->1"),
+    "three batches in flight": ("lookup_queue.executor.in_flight", "stored[1]:0->1"),
     "refused doorbell": ("queue.doorbell", "refused:0->1"),
     "queue halted, lookup": ("lookup_queue.executor", "halted:0->1"),
     "queue halted, move": ("move_queue.executor", "halted:0->1"),

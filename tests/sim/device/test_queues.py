@@ -30,6 +30,22 @@ def test_completions_arrive_in_order_around_the_ring(card, queue):
     assert card.read(f"{queue}_STATE") == 0
 
 
+def test_batches_overlap(card):
+    """While a long batch is counted, the next one is fetched and checked."""
+    count, ids = card.entries, np.arange(1024, dtype=np.uint32) % 100
+    source = card.put(ids)
+    for _ in range(count):
+        card.submit("lookup", opcode=Opcode.OBSERVE, source=source, count=len(ids),
+                    samples=len(ids), table_count=1)
+    card.ring("lookup")
+    card.wait("lookup")
+    done = [card.completion("lookup", sequence) for sequence in range(1, count + 1)]
+    assert [(each["status"], each["lookups"]) for each in done] == [(Status.OK, len(ids))] * count
+    if card.transport.name == "sim":
+        assert all(second["start"] < first["end"] - 200
+                   for first, second in zip(done, done[1:], strict=False))
+
+
 def test_cycles_of_a_queue_do_not_overlap(card):
     for tag in range(4):
         card.submit("move", opcode=Opcode.FENCE, tag=tag)
