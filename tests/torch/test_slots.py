@@ -56,7 +56,9 @@ def test_what_tells_where_rows_are_is_small():
     assert storage.metadata_bytes == 9 << 12
 
 
-def test_a_storage_with_more_room_keeps_the_slots():
+@pytest.mark.parametrize("room", [1 << 16, 4], ids=["in place", "elsewhere"])
+def test_a_storage_with_more_room_keeps_the_slots(monkeypatch, room):
+    monkeypatch.setattr(module, "_ROOM", room)
     storage = SlotStorage(8, 2, RowKind(4, "row"), 100)
     weights, state = torch.randn(8, 4), torch.rand(8)
     storage.rows.write(slice(8), weights, state)
@@ -65,6 +67,7 @@ def test_a_storage_with_more_room_keeps_the_slots():
     assert storage.area_rows == 20
     assert torch.equal(storage.rows.weights[:8], weights)
     assert torch.equal(storage.rows.state[:8], state)
+    assert len(storage.rows.weights) == 28
     where, found = storage.find(torch.tensor([50, 8, 7, 51]))
     assert where.tolist() == [0, 2] and found.tolist() == [3, 5]
 

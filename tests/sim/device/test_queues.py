@@ -1,5 +1,7 @@
 """Command queues of the device, on the model and on the RTL: order, events, faults, resets."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import Opcode, Status, packed_address
@@ -43,7 +45,7 @@ def test_batches_overlap(card):
     assert [(each["status"], each["lookups"]) for each in done] == [(Status.OK, len(ids))] * count
     if card.transport.name == "sim":
         assert all(second["start"] < first["end"] - 200
-                   for first, second in zip(done, done[1:], strict=False))
+                   for first, second in pairwise(done))
 
 
 def test_cycles_of_a_queue_do_not_overlap(card):
