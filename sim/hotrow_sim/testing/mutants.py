@@ -124,7 +124,8 @@ class Runner:
         """Name of the test that fails or hangs, or None."""
         report = self.root / "noticed"
         report.unlink(missing_ok=True)
-        path = os.pathsep.join(str(self.root / tree) for tree in TREES if tree != "tests")
+        path = os.pathsep.join((*(str(self.root / tree) for tree in TREES if tree != "tests"),
+                                *filter(None, (os.environ.get("PYTHONPATH"),))))
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", TIER,
              "-p", "hotrow_sim.testing.mutant_plugin", "-o", f"cache_dir={self.cache}",
