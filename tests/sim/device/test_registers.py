@@ -35,19 +35,20 @@ def test_staging_registers_keep_32_bits(card):
 def test_registrations_of_any_value(card):
     """Regions and tables beyond memory are refused or fault, and no other is affected."""
     rng = np.random.default_rng(5)
-    memory = 1 << card.transport.config.address_width
-    for handle in range(12, card.transport.config.handles):
+    config = card.transport.config
+    memory = 1 << config.address_width
+    for handle in range(12, config.handles):
         base = int(rng.integers(memory >> 6, dtype=np.uint64)) << 6
         card.region(handle, base, int(rng.integers(1 << 15, 1 << 48)), bool(rng.integers(2)))
-    for number in range(3, card.transport.config.tables):
+    for number in range(3, config.tables):
         octets = int.from_bytes(rng.bytes(24), "little")
         card.table(number, Table(
             octets & 0xFFFF_FFFF, packed_address(12 + number, octets >> 32 & 0xFFFF_FFF0),
             int(rng.integers(1 << 16)), int(rng.integers(1 << 16)),
-            packed_address(63 - number, octets >> 64 & 0xFFFF_FFFF), int(rng.integers(256)),
-            part=int(rng.integers(256)), type=int(rng.integers(256))))
+            packed_address(config.handles - 1 - number, octets >> 64 & 0xFFFF_FFFF),
+            int(rng.integers(256)), part=int(rng.integers(256)), type=int(rng.integers(256))))
     results = card.results.copy()
-    for number in range(3, card.transport.config.tables):
+    for number in range(3, config.tables):
         rows = card.put_rows([(number, int(row)) for row in rng.integers(1 << 32, size=4)])
         done = card.run("move", opcode=Opcode.GATHER, source=rows, count=4, stride=512,
                         destination=card.address("results"))

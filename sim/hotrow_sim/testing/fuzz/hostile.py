@@ -180,10 +180,8 @@ class _Card:
         host.submit(queue, **source.finish(operands))
         octets = host.commands[queue].view(np.uint8).reshape(-1, COMMAND_BYTES)[place]
         if kind < 0.2:
-            begin = octets[:2].copy()
-            octets[:] = rng.integers(0, 256, COMMAND_BYTES)
-            if kind < 0.15:  # opcode and flags of a command: its operands decide
-                octets[:2] = begin
+            kept = 2 if kind < 0.15 else 0  # opcode and flags, so that the operands decide
+            octets[kept:] = rng.integers(0, 256, COMMAND_BYTES)[kept:]
         elif kind < 0.8:
             for bit in rng.integers(0, 8 * COMMAND_BYTES, int(rng.integers(1, 6))):
                 octets[bit // 8] ^= 1 << bit % 8
