@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hotrow.torch.training.check import ABSOLUTE, RELATIVE, StepCheck, excess
+from hotrow.torch.training.check import ABSOLUTE, OF_STEP, RELATIVE, StepCheck, excess
 from hotrow.torch.training.collection_trainer import CollectionTrainer
 
 from tests.torch.conftest import emptied
@@ -193,6 +193,27 @@ def test_the_free_run_is_undisturbed(setting, device):
     assert trainer.tables.sha256() == checked.tables.sha256()
 
 
+class Rounds(Sound):
+    """Some activations, exactly 0 in the reference, are a little more."""
+
+    def step(self, samples):
+        with torch.no_grad():
+            self.model.top[0].bias += 1e-9 * (self.model.top[0].bias == 0)
+        return super().step(samples)
+
+
+def test_an_activation_within_rounding_of_zero_passes(setting, device):
+    here = setting(5)
+    trainer = Rounds(*here.parts(), device)
+    check = StepCheck(trainer, here.reference())
+    for side in (trainer, check.reference):
+        with torch.no_grad():
+            side.model.top[0].weight[0] = 0.0
+            side.model.top[2].weight[:, 0] = 1.0  # so that what flows through it is much
+    check.step(here.samples())
+    assert check.held, check.max_difference
+
+
 def test_excess_is_in_units_of_the_limit():
     reference = torch.tensor([0.0, 1.0, -100.0])
     limit = reference.abs() * RELATIVE + ABSOLUTE
@@ -201,5 +222,9 @@ def test_excess_is_in_units_of_the_limit():
         value = reference.double()
         value[at] += 3 * limit[at].double()
         assert excess(value, reference) == pytest.approx(3.0, rel=1e-3)
+        change = torch.zeros(3)
+        change[at] = -limit[at] / OF_STEP  # doubles the limit of this value
+        assert excess(value, reference, change) == pytest.approx(1.5, rel=1e-3)
     assert excess(torch.tensor([float("nan"), 1.0, -100.0]), reference) > 1
+    assert excess(reference, reference, torch.tensor(float("nan"))) > 1
     assert excess(torch.empty(0), torch.empty(0)) == 0.0

@@ -81,8 +81,8 @@ def test_online_retail_on_the_hardware(hotrow):
     arguments = ["train", "--trace", RETAIL, *RETAIL_COLUMNS, *SMALL, "--json", "--mode", "hotline",
                  "--batch-size", 2048]
     _, modelled, _ = hotrow(*arguments, *MODEL)
-    code, result, _ = hotrow(*arguments, "--transport", "sim")
-    assert code == 0
+    code, result, error = hotrow(*arguments, "--transport", "sim")
+    assert code == 0, error
     check_report(result)
     assert 0.2 < result["popular_fraction"] < 0.8
     assert result["device_cycles"] == sum(

@@ -3,7 +3,7 @@
 from rich.table import Table
 
 from ...terminal import console as standard_output
-from .check import ABSOLUTE, RELATIVE
+from .check import ABSOLUTE, OF_STEP, RELATIVE
 
 
 def print_tables(result):
@@ -101,4 +101,4 @@ def _verdict(result):
     return (f"\n[bold {colour}]check {word}[/]: step by step, every touched row, its state and "
             "every dense parameter against plain PyTorch; largest difference "
             f"{result['max_row_difference']:.3g} of the limit, which is {RELATIVE:g} relative + "
-            f"{ABSOLUTE:g}")
+            f"{ABSOLUTE:g} + {OF_STEP:g} of the step")
