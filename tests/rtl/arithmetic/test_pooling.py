@@ -58,6 +58,11 @@ def test_means_with_stalls():
             gaps=(RAGGED, RAGGED), pauses=RAGGED, limit=SIMULATED)
 
 
+@pytest.mark.slow
+def test_elements_before_their_rows():
+    compare(TINY, draw([2, 0, 1, 5], 48), verilated=False, gaps=((40,), (0,)), limit=SIMULATED)
+
+
 @pytest.mark.parametrize("config", [
     pytest.param(units, id=name, marks=() if units is TINY else pytest.mark.slow)
     for name, units in UNITS.items()])

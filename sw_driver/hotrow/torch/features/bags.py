@@ -66,7 +66,7 @@ class Bags:
         if isinstance(inputs, cls):
             return inputs
         tables = tuple(tables)
-        if hasattr(inputs, "keys") and hasattr(inputs, "values") and hasattr(inputs, "lengths"):
+        if hasattr(inputs, "lengths"):  # a KeyedJaggedTensor
             bags = _keyed(cls, tables, inputs, names, is_weighted)
         elif isinstance(inputs, (list, tuple)):
             bags = _pairs(cls, tables, inputs)
