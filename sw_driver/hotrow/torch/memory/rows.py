@@ -62,13 +62,23 @@ class RowKind:
             side = torch.empty(count, dtype=torch.float32, device=device, pin_memory=pinned)
         return Rows.of(self, array, side)
 
-    def reserve(self, count):
-        """`count` rows with undefined contents, in host memory that takes no page yet: Rows."""
-        array = torch.from_numpy(empty(count * self.width * self.dtype.itemsize, np.uint8))
-        side = None
-        if self.state == "row":
-            side = torch.from_numpy(empty(4 * count, np.uint8)).view(torch.float32)
-        return Rows.of(self, array.view(self.dtype).view(count, self.width), side)
+
+class Reserved:
+    """Host memory for `count` rows of a kind, of which a page is taken when it is first written."""
+
+    def __init__(self, kind, count):
+        self._kind, self._count = kind, count
+        self._array = empty((count, kind.width * kind.dtype.itemsize), np.uint8)
+        self._side = empty(count, np.float32) if kind.state == "row" else None
+
+    def __len__(self):
+        return self._count
+
+    def first(self, count):
+        """The first rows, with undefined contents: Rows whose tensors are no larger than these."""
+        array = torch.from_numpy(self._array[:count]).view(self._kind.dtype)
+        side = None if self._side is None else torch.from_numpy(self._side[:count])
+        return Rows.of(self._kind, array, side)
 
 
 class Rows:

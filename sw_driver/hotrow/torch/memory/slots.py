@@ -4,6 +4,7 @@ import torch
 
 from ...kernels.copying import assign_slots, mark_dirty
 from ...kernels.grouping import Grouper
+from .rows import Reserved
 from .slot_memory import SlotMemory
 
 _CHUNK = 1 << 16  # slots per step of a scan: copies of their rows take little memory
@@ -40,7 +41,7 @@ class SlotStorage:
         self.slots, self.kind, self.memory = slots, kind, memory or SlotMemory()
         # On the host the bypass area grows in place, in memory that takes no page until it is used.
         on_host = self.memory.device.type == "cpu"
-        self._reserved = kind.reserve(slots + area + max(slots, _ROOM)) if on_host else None
+        self._reserved = Reserved(kind, slots + area + max(slots, _ROOM)) if on_host else None
         self.rows = self._allocate(slots + area)
         self.rows.array.zero_()
         narrow = flat_rows <= torch.iinfo(torch.int32).max
@@ -90,7 +91,7 @@ class SlotStorage:
         """Memory of the first rows: Rows."""
         if self._reserved is None:
             return self.kind.allocate(count, self.memory.device)
-        return self._reserved.take(self.kind, slice(count))
+        return self._reserved.first(count)
 
     def reserve(self, count):
         """Reserve places of the bypass area until `release`: int64[count]."""
