@@ -8,6 +8,7 @@
 # make mutants   plant single faults in the source and run the tests that should notice them
 # make coverage  what the tests execute of hardware and driver, in docs/coverage.md: an hour
 # make regress   lint and the whole suite: all sizes and seeds of what takes long
+# make route     place and route each board, and the card alone: hours
 # Each sets up its own virtual environment in .venv first and says what is missing.
 
 PYTHON ?= python3
@@ -15,17 +16,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test quick formal soak plan-soak hostile mutants coverage regress lint docs generated clean prerequisites
+.PHONY: demo test quick formal soak plan-soak hostile mutants coverage regress route lint docs generated clean prerequisites
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/hotrow demo $(ARGS)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not formal and not long" $(ARGS)
+	$(BIN)/python -m pytest -m "not formal and not long and not route" $(ARGS)
 
 quick: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not slow and not long" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not long and not route" $(ARGS)
 
 formal: $(VENV)/.installed-formal
 	$(BIN)/python -m pytest tests/formal $(ARGS)
@@ -46,7 +47,10 @@ plan-soak: $(VENV)/.installed-dev
 	$(BIN)/python -m hotrow_sim.testing.fuzz.plan_soak $(ARGS)
 
 regress: lint
-	$(BIN)/python -m pytest -m "not formal" $(ARGS)
+	$(BIN)/python -m pytest -m "not formal and not route" $(ARGS)
+
+route: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m route $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -341,13 +341,12 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
     assert code == 2 and "openFPGALoader is not installed: apt install openfpgaloader" in err
 
 
-@pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.route
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name, variant", [
-    *((name, Variant()) for name in BOARDS), ("ecpix5", Variant(link="udp")),
-    *(pytest.param(name, Variant(memory="dram"), marks=needs_litedram)
-      for name in ("ecpix5", "ulx3s"))])
+    *((name, Variant()) for name in BOARDS),
+    pytest.param("ecpix5", Variant(memory="dram", link="udp"), marks=needs_litedram),
+    pytest.param("ulx3s", Variant(memory="dram"), marks=needs_litedram)])
 def test_a_bitstream_for_real(name, variant, tmp_path):
     """The design fits and reaches its clock after place and route."""
     pytest.importorskip("amaranth_boards")

@@ -141,8 +141,7 @@ def test_what_fits_exactly():
         check_fit("x", CAPACITY | {"dsp": 157}, DEVICE, CAPACITY)
 
 
-@pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.route
 @pytest.mark.timeout(3600)
 def test_the_core_that_boards_carry(tmp_path):
     """It fits, and reaches the clock of its preset after place and route."""
