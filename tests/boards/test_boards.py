@@ -168,7 +168,8 @@ def test_each_clock_has_its_own_to_reach(hotrow, tools, quick, tmp_path, reached
 @needs_litedram
 @pytest.mark.slow
 @pytest.mark.parametrize("name, others", [
-    ("ecpix5", ["dqs__p[0]", "dqs__p[1]", "clk__p"]), ("ulx3s", ["dqm__io[1]", "clk__io"]),
+    ("ecpix5", ["dqs__p[0]", "dqs__p[1]", "clk__p"]),
+    pytest.param("ulx3s", ["dqm__io[1]", "clk__io"], marks=pytest.mark.long),
     pytest.param("versa-5g", ["dqs__p[0]", "dqs__p[1]", "clk__p"], marks=pytest.mark.long)])
 def test_a_design_with_dram(name, others, tmp_path):
     """The constraints place the controller's pins; Yosys resolves every module and signal."""

@@ -127,7 +127,7 @@ def test_verilator_accepts_it(name, source):
 
 
 @pytest.mark.parametrize("config", [
-    pytest.param(VARIANTS[0], id="smallest", marks=pytest.mark.slow),
+    pytest.param(VARIANTS[0], id="smallest", marks=pytest.mark.long),
     pytest.param(VARIANTS[1], id="wide", marks=pytest.mark.long)])
 def test_extreme_geometries(config, source):
     """Verilator and Yosys accept the Verilog of the smallest and the widest parameters."""

@@ -364,8 +364,8 @@ SCENARIOS = (
 @pytest.mark.parametrize("config, gaps, pauses", [
     pytest.param(SMALL, STEADY, STEADY, id="small"),
     pytest.param(ONE_LANE, RAGGED, RAGGED, id="one-lane"),
-    pytest.param(TINY, RAGGED, RAGGED, id="tiny-ragged", marks=pytest.mark.slow),
-    pytest.param(ONE_CHOICE, STEADY, RAGGED, id="one-choice", marks=pytest.mark.slow),
+    pytest.param(TINY, RAGGED, RAGGED, id="tiny-ragged", marks=pytest.mark.long),
+    pytest.param(ONE_CHOICE, STEADY, RAGGED, id="one-choice", marks=pytest.mark.long),
     pytest.param(TINY, STEADY, STEADY, id="tiny", marks=pytest.mark.long),
     pytest.param(NARROW, RAGGED, STEADY, id="narrow-bus", marks=pytest.mark.long),
     pytest.param(WIDE, STEADY, STEADY, id="wide-bus", marks=pytest.mark.long),
@@ -431,7 +431,7 @@ def test_restart_in_lists_and_scans():
 @pytest.mark.parametrize("config, latency", [
     pytest.param(TINY, 3, marks=pytest.mark.long),
     pytest.param(ONE_CHOICE, 20, marks=pytest.mark.slow),
-    pytest.param(WIDE, 3, marks=pytest.mark.slow), (ONE_LANE, 3)],
+    pytest.param(WIDE, 3, marks=pytest.mark.long), (ONE_LANE, 3)],
     ids=lambda value: getattr(value, "name", value))
 def test_cycles_agree_with_the_model(config, latency):
     script = Script(config)

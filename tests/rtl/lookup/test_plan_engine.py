@@ -81,11 +81,12 @@ def play(bench, flags, batches=12, seed=1, ids=60):
             for name in ("hits", "entries", "evictions", "bypasses", "refused")}
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.slow if name == "lru" else pytest.mark.long)
-    for name in ("lru", "rrip", "lfu", "freq")])
-def test_equals_the_model(name):
-    seen = play(PlanBench(TINY, LAST_ROWS), policy(name) | PlanFlag.COUNT)
+@pytest.mark.parametrize("card, name", [
+    pytest.param(SMALL, "lru", marks=pytest.mark.slow, id="small-lru"),
+    *(pytest.param(TINY, name, marks=pytest.mark.long, id=f"tiny-{name}")
+      for name in ("lru", "rrip", "lfu", "freq"))])
+def test_equals_the_model(card, name):
+    seen = play(PlanBench(card, LAST_ROWS), policy(name) | PlanFlag.COUNT)
     assert seen["hits"] and seen["evictions"], seen
 
 

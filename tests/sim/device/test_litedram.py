@@ -28,7 +28,7 @@ DIM, ROWS = 16, 4000
 
 
 def with_litedram(test):
-    return pytest.mark.slow(needs_litedram(test))
+    return pytest.mark.long(needs_litedram(test))
 
 
 @needs_litedram
@@ -175,7 +175,7 @@ def test_more_bytes_than_the_dram_has_are_refused(device):
 
 
 @with_litedram
-@pytest.mark.parametrize("row_bytes", [64, pytest.param(256, marks=pytest.mark.long)])
+@pytest.mark.parametrize("row_bytes", [64, 256])
 @pytest.mark.parametrize("move", ["gather", "scatter"])
 def test_nearly_as_fast_as_bare_requests(capsys, move, row_bytes):
     rows = 8192 * 64 // row_bytes
@@ -191,7 +191,6 @@ def test_nearly_as_fast_as_bare_requests(capsys, move, row_bytes):
 
 
 @with_litedram
-@pytest.mark.long
 def test_the_host_fills_the_dram_in_bursts_of_axi4_over_eight_bytes(capsys):
     """A page of 4 KiB has twice the beats of the longest burst."""
     code = main(["bench", "gather", "--preset", "ecp5", "--memory", "litedram", "--moved-rows",

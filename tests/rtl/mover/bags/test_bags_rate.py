@@ -17,7 +17,6 @@ WIDE = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024, bu
 ONE_LANE = {"bus_bytes": 8, "burst_beats": 8, "arithmetic_lanes": 1}
 # Every third shape by default, all of them in `make regress`.
 CASES = pytest.mark.parametrize("latency, changes, every", [
-    pytest.param(20, {}, 3, marks=SLOW),
     pytest.param(20, ONE_LANE, 3, marks=SLOW),
     *(pytest.param(*each, 1, marks=LONG) for each in (
         (20, {}), (100, {}), (20, {"row_ports": 4}), (20, ONE_LANE)))])
