@@ -65,6 +65,8 @@ def test_a_storage_with_more_room_keeps_the_slots(monkeypatch, room):
     storage.assign(torch.tensor([50, 7]), torch.tensor([3, 5]))
     storage.grow(20)
     assert storage.area_rows == 20
+    # No tensor holds what is reserved beyond.
+    assert storage.rows.array.untyped_storage().nbytes() == 28 * 4 * 4
     assert torch.equal(storage.rows.weights[:8], weights)
     assert torch.equal(storage.rows.state[:8], state)
     assert len(storage.rows.weights) == 28
