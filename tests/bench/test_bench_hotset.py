@@ -175,7 +175,8 @@ def test_coverage_counts_only_what_was_added():
 
 @pytest.mark.slow
 def test_model_finds_what_the_hardware_finds(bench):
-    hardware, model = (bench(*SMALL, "--k", "16", "--transport", transport, "--json")[1]
+    counters = preset("tiny").counter_entries
+    hardware, model = (bench(*SMALL, "--k", counters // 4, "--transport", transport, "--json")[1]
                        for transport in ("sim", "model"))
     assert [hardware[name] for name in GOLDEN] == [model[name] for name in GOLDEN]
 
