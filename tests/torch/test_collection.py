@@ -1,11 +1,13 @@
 """HotEmbeddingBagCollection beside nn.EmbeddingBag: results, gradients, optimizers, semantics."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import hotrow
 import numpy as np
 import pytest
 import torch
+from hotrow.errors import BatchError
 from hotrow.torch import SGD, Adagrad, HotEmbeddingBag, HotEmbeddingBagCollection, TableConfig
 from hotrow.torch.features.configs import TableGroup
 from torch import nn
@@ -95,6 +97,15 @@ class Keyed:
 
     def weights_or_none(self):
         return None
+
+
+def test_inputs_of_another_form_are_refused(make):
+    """A JaggedTensor has lengths and no keys, a dict has keys and no lengths."""
+    ids = torch.zeros(4, dtype=torch.int64)
+    jagged = SimpleNamespace(values=lambda: ids, lengths=lambda: torch.ones_like(ids))
+    for inputs in ({"user": ids}, jagged):
+        with pytest.raises(BatchError, match="expected ids as a tensor or an array"):
+            make()(inputs)
 
 
 def test_torchrec(make):

@@ -126,9 +126,8 @@ def test_verilator_accepts_it(name, source):
     lint(source(verilog(name)))
 
 
-@pytest.mark.parametrize("config", [
-    pytest.param(VARIANTS[0], id="smallest", marks=pytest.mark.long),
-    pytest.param(VARIANTS[1], id="wide", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("config", VARIANTS, ids=lambda config: config.name)
 def test_extreme_geometries(config, source):
     """Verilator and Yosys accept the Verilog of the smallest and the widest parameters."""
     text = emit(config)

@@ -66,7 +66,7 @@ class Bags:
         if isinstance(inputs, cls):
             return inputs
         tables = tuple(tables)
-        if hasattr(inputs, "lengths"):  # a KeyedJaggedTensor
+        if is_keyed(inputs):
             bags = _keyed(cls, tables, inputs, names, is_weighted)
         elif isinstance(inputs, (list, tuple)):
             bags = _pairs(cls, tables, inputs)
@@ -323,6 +323,11 @@ def lookups_of(lengths, bags):
     return torch.repeat_interleave(starts, lengths) + within
 
 
+def is_keyed(inputs):
+    """Whether these are a KeyedJaggedTensor; TorchRec need not be installed."""
+    return hasattr(inputs, "keys") and hasattr(inputs, "lengths")
+
+
 def _keyed(cls, tables, keyed, names, is_weighted):
     keys = list(keyed.keys())
     if set(names) - set(keys):
@@ -363,8 +368,12 @@ def _pairs(cls, tables, pairs):
 
 
 def _ids(values, what, dimensions=1):
-    values = torch.as_tensor(values if isinstance(values, torch.Tensor) else np.asarray(
-        values, *(() if len(values) else (np.int64,))))  # NumPy makes an empty list float64
+    try:
+        values = torch.as_tensor(values if isinstance(values, torch.Tensor) else np.asarray(
+            values, *(() if len(values) else (np.int64,))))  # NumPy makes an empty list float64
+    except (TypeError, ValueError):
+        raise BatchError(f"expected {what} as a tensor or an array of integers, got "
+                         f"{type(values).__name__}") from None
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise BatchError(f"expected {what} as integers, got {values.dtype}")
     if values.dim() != dimensions:

@@ -4,6 +4,8 @@ from contextlib import suppress
 
 import torch
 
+from .bags import is_keyed
+
 
 def joined(configs, features, bags, found, inputs):
     """Join the embeddings of all features.
@@ -28,7 +30,7 @@ def joined(configs, features, bags, found, inputs):
     JaggedTensors.
     """
     pooled = configs[0].pooling != "none"
-    if hasattr(inputs, "keys") and hasattr(inputs, "lengths"):
+    if is_keyed(inputs):
         with suppress(ImportError):
             if pooled:
                 return _keyed(configs, features, found)

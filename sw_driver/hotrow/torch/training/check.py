@@ -20,7 +20,8 @@ def excess(value, reference, change=0.0):
     ----------
     value, reference : torch.Tensor
     change : torch.Tensor or float
-        What the step added to the values, or to the largest of those that it changed alike.
+        What the step added to each value, or the most that it added to a value of the same row or
+        parameter.
     """
     if not value.numel():
         return 0.0
@@ -37,7 +38,7 @@ class StepCheck:
     and every touched row, its state, and every dense parameter must agree. Then the check returns
     both to their own state, so that the check disturbs neither run.
 
-    Where both rehearse, an ELU replaces each ReLU. The derivative of a ReLU jumps at 0: where an
+    In the rehearsal an ELU replaces each ReLU. The derivative of a ReLU jumps at 0: where an
     activation is within rounding of 0, two sums of other order give gradients that do not agree.
 
     A step that starts from the reference's state cannot show whether rows that moved between two
