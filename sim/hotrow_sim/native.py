@@ -96,11 +96,11 @@ def publish(path, write):
         temporary.unlink(missing_ok=True)
 
 
-def cached_library(name, parts, build, suffix=".so") -> Path:
-    """Path of the library of that name and content, which `build(path)` makes unless it exists."""
-    library = cache_folder() / f"{name}-{digest(*parts)}{suffix}"
-    if not library.is_file():
-        with locked(library):
-            if not library.is_file():
-                publish(library, build)
-    return library
+def cached_file(name, parts, build, suffix=".so") -> Path:
+    """Path of the file of that name and content, which `build(path)` makes unless it exists."""
+    cached = cache_folder() / f"{name}-{digest(*parts)}{suffix}"
+    if not cached.is_file():
+        with locked(cached):
+            if not cached.is_file():
+                publish(cached, build)
+    return cached

@@ -32,7 +32,8 @@ def simulate(request, tmp_path, monkeypatch):
         # The wheel's makefile lacks an option for precompiled headers. The benches are short, so
         # they compile without optimisation.
         monkeypatch.setenv("MAKEFLAGS", "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O0 OPT_GLOBAL=-O0")
-        build_args = ["-Wno-fatal", "-Wno-lint", "--x-initial", "fast"]
+        build_args = ["-Wno-fatal", "-Wno-lint", "--x-initial", "fast",
+                      "--no-public-flat-rw", "--public-depth", "1"]  # the benches use ports only
     elif not shutil.which("iverilog"):
         pytest.skip("Icarus Verilog (iverilog) is not installed")
     else:

@@ -4,7 +4,7 @@ import ctypes
 from functools import cache
 from pathlib import Path
 
-from ..native import cached_library, compiler, compiler_version, run_tool
+from ..native import cached_file, compiler, compiler_version, run_tool
 
 SOURCE = Path(__file__).with_name("memory_c_api.cpp")
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared")
@@ -19,7 +19,7 @@ def build() -> Path:
     """
     command = compiler()
     sources = (SOURCE, *sorted(SOURCE.parent.glob("*.hpp")))
-    return cached_library(
+    return cached_file(
         "memory", (command, compiler_version(*command), FLAGS, *sources),
         lambda path: run_tool([*command, *FLAGS, SOURCE, "-o", path]))
 

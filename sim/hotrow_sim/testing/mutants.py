@@ -111,6 +111,10 @@ def tests_for(repository: Path, mutation: Mutation, device=False):
     return tests[:near], tests[near:], last
 
 
+class PytestFailed(Exception):
+    """Pytest itself has failed; the message has the end of its output."""
+
+
 class Runner:
     """Runs tests over the copy at `root`.
 
@@ -121,17 +125,25 @@ class Runner:
         self.root, self.cache = root, cache
 
     def noticed(self, tests, seconds=SECONDS, foremost=""):
-        """Name of the test that fails or hangs, or None."""
-        report = self.root / "noticed"
+        """Name of the test that fails or hangs, or None.
+
+        Raises
+        ------
+        PytestFailed
+            If pytest itself has failed.
+        """
+        report, output = self.root / "noticed", self.root / "output"
         report.unlink(missing_ok=True)
         path = os.pathsep.join((*(str(self.root / tree) for tree in TREES if tree != "tests"),
                                 *filter(None, (os.environ.get("PYTHONPATH"),))))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", TIER,
-             "-p", "hotrow_sim.testing.mutant_plugin", "-o", f"cache_dir={self.cache}",
-             "--seconds", str(seconds), "--noticed", str(report), "--foremost", foremost, *tests],
-            cwd=self.root, env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        with open(output, "w") as stream:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", TIER,
+                 "-p", "hotrow_sim.testing.mutant_plugin", "-o", f"cache_dir={self.cache}",
+                 "--seconds", str(seconds), "--noticed", str(report), "--foremost", foremost,
+                 *tests], cwd=self.root, stdout=stream, stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+                start_new_session=True)
         try:
             status = process.wait(PATIENCE * seconds)
         except subprocess.TimeoutExpired:
@@ -141,7 +153,7 @@ class Runner:
         if report.exists():
             return report.read_text()
         if status == pytest.ExitCode.INTERNAL_ERROR:
-            raise SystemExit(f"pytest has failed on {' '.join(tests)}")
+            raise PytestFailed("\n".join(output.read_text().splitlines()[-40:]))
         # Else a file that all tests load does not load, or a signal has ended the process.
         passed = (pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED,
                   pytest.ExitCode.NO_TESTS_COLLECTED)  # interrupted when its time was over
@@ -150,7 +162,8 @@ class Runner:
     def plant(self, mutation: Mutation, stages):
         """Plant a fault; return the name of the test that noticed it, or None.
 
-        `stages` are the test files of `tests_for`.
+        `stages` are the test files of `tests_for`. Of a stage in which pytest itself fails the
+        output is shown, and nothing was noticed.
         """
         path = self.root / mutation.path
         before = path.read_text()
@@ -158,8 +171,11 @@ class Runner:
         path.write_text(mutation.apply(before))
         try:
             for tests, seconds in zip(stages, (FIRST_SECONDS, SECONDS, 10 * SECONDS), strict=True):
-                if tests and (by := self.noticed(tests, seconds, foremost)):
-                    return by
+                try:
+                    if tests and (by := self.noticed(tests, seconds, foremost)):
+                        return by
+                except PytestFailed as failed:
+                    print(mutation.key, failed, sep="\n", file=sys.stderr, flush=True)
         finally:
             path.write_text(before)
         return None

@@ -40,25 +40,37 @@ def device_library(config: Config, trace=False, litedram=False) -> Path:
     verilator, compiler = find_verilator(), native.compiler()
     coverage = "HOTROW_COVERAGE" in os.environ
     core = _core(config) if litedram else None
-    tools = (verilator.version, verilator.origin, compiler, native.compiler_version(*compiler),
-             FLAGS, trace, coverage, os.uname().machine)
-    parts = (*tools, *SOURCES, *((core, *LITEDRAM_SOURCES) if core else ()))
-    # To emit Verilog takes seconds, so the cache also maps the RTL sources to the library.
-    folder = native.cache_folder()
-    emission = folder / f"emission-{native.digest(_emitter(), config, *parts)}"
-    if emission.is_file() and (library := folder / emission.read_text()).is_file():
-        return library
     progress = Progress(config.name)
-    progress("writing Verilog")
-    from hotrow_rtl.emit.verilog import emit  # loads Amaranth
-
-    verilog = emit(config)
-    library = native.cached_library(
-        config.name, (verilog, config, *parts), lambda path: compile_device(
+    verilog = cached_verilog(config, progress)
+    library = native.cached_file(
+        config.name, (verilog, config, verilator.version, verilator.origin, compiler,
+                      native.compiler_version(*compiler), FLAGS, trace, coverage,
+                      os.uname().machine, *SOURCES, *((core, *LITEDRAM_SOURCES) if core else ())),
+        lambda path: compile_device(
             verilog, config, path, verilator, compiler, trace, progress, core, coverage))
-    native.publish(emission, lambda path: path.write_text(library.name))
     progress.done()
     return library
+
+
+def cached_verilog(config: Config, progress=lambda step: None) -> str:
+    """The card's Verilog, emitted unless the cache has it.
+
+    Emission takes seconds to minutes. The cache's name has a hash of the RTL sources and of the
+    packages that emit.
+
+    Parameters
+    ----------
+    config : Config
+    progress : callable
+        Receives the name of the step.
+    """
+    def write(path):
+        progress("writing Verilog")
+        from hotrow_rtl.emit.verilog import emit  # loads Amaranth
+
+        path.write_text(emit(config))
+
+    return native.cached_file(config.name, (_emitter(), config), write, ".v").read_text()
 
 
 @cache

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..litedram import dram_bytes
-from ..native import cached_library, compiler, compiler_version, run_tool
+from ..native import cached_file, compiler, compiler_version, run_tool
 from ..toolchain import find_verilator
 from .progress import Progress
 
@@ -113,7 +113,7 @@ def model_library(name, top, verilog, harness) -> Path:
         progress.done()
 
     sources = (harness, *sorted(harness.parent.glob("*.hpp")))
-    return cached_library(name, (verilog, verilator.version, command, FLAGS, *sources), build)
+    return cached_file(name, (verilog, verilator.version, command, FLAGS, *sources), build)
 
 
 def _compile(sources, harness, flags, folder, library, verilator, compiler, progress):
@@ -134,7 +134,7 @@ def _compile(sources, harness, flags, folder, library, verilator, compiler, prog
         path, level = job
         if verilator.root in path.parents:  # the run-time library, which all models share
             traced = [flag for flag in flags if flag.startswith("-DVM_")]
-            return cached_library(path.stem, (
+            return cached_file(path.stem, (
                 verilator.version, compiler, compiler_version(*compiler), FLAGS, level, traced,
                 path), lambda made: run_tool(
                     [*command, level, "-x", "c++", "-c", path, "-o", made]), ".o")

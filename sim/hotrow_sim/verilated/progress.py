@@ -16,19 +16,22 @@ class Progress:
     """
 
     def __init__(self, name):
-        self.start, self.terminal = time.monotonic(), sys.stderr.isatty()
-        self._write(f"hotrow: building the simulated device {name!r}, once; on two cores that "
-                    "takes one to three minutes\n")
+        self.name, self.start, self.terminal = name, None, sys.stderr.isatty()
 
     def __call__(self, step):
         """Show the step that begins, or the number of compiled files."""
+        if self.start is None:
+            self.start = time.monotonic()
+            self._write(f"hotrow: building the simulated device {self.name!r}, once; on two cores "
+                        "that takes one to three minutes\n")
         if self.terminal:
             self._write(f"\r{self._line(step):<{WIDTH}}")
 
     def done(self):
-        """Show that the build has ended."""
-        line = self._line("ready")
-        self._write(f"\r{line:<{WIDTH}}\n" if self.terminal else f"{line}\n")
+        """Show that the build has ended, if one has begun."""
+        if self.start is not None:
+            line = self._line("ready")
+            self._write(f"\r{line:<{WIDTH}}\n" if self.terminal else f"{line}\n")
 
     def _line(self, step):
         return f"hotrow: {time.monotonic() - self.start:4.0f} s  {step}"

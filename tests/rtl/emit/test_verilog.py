@@ -1,7 +1,6 @@
 """The emitted Verilog: the same bytes every time, legal for Verilator, Icarus and Yosys."""
 
 import argparse
-import functools
 import hashlib
 import json
 import os
@@ -23,6 +22,7 @@ from hotrow_rtl.emit.component import share_modules, to_verilog
 from hotrow_rtl.emit.memory_report import memories
 from hotrow_rtl.emit.verilog import TOP_MODULE, emit
 from hotrow_rtl.primitives.ram import RAM_MODULE
+from hotrow_sim.verilated.build import cached_verilog
 
 LARGEST_TEXT = 4_500_000  # bytes: a guard against modules that are emitted several times
 TINY = preset("tiny")
@@ -51,9 +51,9 @@ VARIANTS = [
 ]
 
 
-@functools.cache
 def verilog(name):
-    return emit(preset(name))
+    """The text that the process which first needed it has emitted."""
+    return cached_verilog(preset(name))
 
 
 @pytest.fixture
