@@ -136,8 +136,7 @@ def test_the_command(area, monkeypatch, urams, refused):
     assert area("--preset", "tiny", "--json")[1]["units"]["bank"]["uram"] == 9
 
 
-@pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.route
 @pytest.mark.timeout(3600)
 def test_the_widest_card(area):
     """Counters, credits and directory are UltraRAM, and every resource suffices."""

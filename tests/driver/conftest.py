@@ -21,13 +21,17 @@ ROWS = (40, 7, 23)  # of three tables
 DIM = 8
 STAGING_SHARE = 2048  # pieces of 2 KB on a simulated board
 BOARDS = "board", "network"  # simulated boards, at a serial line and in a network
-CARDS = "model", "sim", *BOARDS
+CARDS = "model", "sim", "network"
 MARKS = {"sim": [pytest.mark.slow]} | {
     board: [pytest.mark.slow, pytest.mark.long] for board in BOARDS}
 
 
 def pytest_generate_tests(metafunc):
-    """Run the tests of a module over its `CARDS` of cards; "uart" is the model at a serial line."""
+    """Run the tests of a module over its `CARDS` of cards.
+
+    "uart" is the model at a serial line. Its session and the RTL of the card in a network have
+    every test of the driver; the RTL of a card at a serial line has those of one module.
+    """
     if "card_kind" in metafunc.fixturenames:
         metafunc.parametrize("card_kind", [
             pytest.param(kind, marks=MARKS.get(kind, ()))

@@ -8,9 +8,9 @@ import pytest
 from hotrow import CommandError, DeviceError, Future, Status, TransportError
 from hotrow.contract import COMPLETION
 
-from tests.driver.conftest import BOARDS, picked, random_ids, usable
+from tests.driver.conftest import picked, random_ids, usable
 
-CARDS = "model", "sim", "uart", *BOARDS
+CARDS = "model", "sim", "uart", "network"
 
 
 def lose_rings(device, queue):

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from hotrow import BatchError, CommandError, PaddedCopyWarning, RegistrationError, Status
 
-from tests.driver.conftest import BOARDS, ROWS, usable
+from tests.driver.conftest import ROWS, usable
 
-CARDS = "model", "sim", "uart", *BOARDS
+CARDS = "model", "sim", "uart", "network"
 
 
 def distinct_rows(count, seed):

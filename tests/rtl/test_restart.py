@@ -87,12 +87,18 @@ PORTS = {
             "flush": True, "transfers.payload": transfer, **{name: constant(0) for name in (
                 "bags", "start", "fills", "pattern", "computed_rows.valid",
                 "computed_words.valid")}}))}
+
+
+def lane_setting(spans):
+    return constant(payload(transfer_setting(), bags=0, spans=spans)(np.random.default_rng(1)))
+
+
 LANES = {f"AddressLane, {name}": Case(
     lambda: AddressLane(TINY), restart="clear", reset=False, ready="ready",
     hold=MIN_CYCLES, qualified={"refused": "refused_valid"}, inputs={
         "table_update.enable": constant(0), "region_update.enable": constant(0),
-        "setting": constant(payload(transfer_setting(), bags=0, spans=spans)(
-            np.random.default_rng(1)))}) for spans, name in enumerate(("a list", "a span"))}
+        "setting": lane_setting(before)}, after={"setting": lane_setting(after)})
+    for name, before, after in (("a list", 0, 0), ("a span", 1, 1), ("a list after a span", 1, 0))}
 CASES = PORTS | LANES | {
     "EventCounters": Case(
         lambda: EventCounters(TINY, 2), reset=False, ready="ready",

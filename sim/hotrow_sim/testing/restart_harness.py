@@ -7,7 +7,7 @@ valid. That is repeated with every number of busy cycles, several restarts in a 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from amaranth import Cat, Const, Module, ResetInserter, Shape, Signal, Value
@@ -31,6 +31,8 @@ class Case:
         By path ("clients.0.words.ready", or its last names): a function of the random generator
         that returns the input's value in a cycle. Other inputs are random bits, one-bit inputs high
         in a quarter of the cycles; valid payloads hold until they are accepted.
+    after : dict of str to callable
+        The functions of `inputs` that differ after the restart.
     replies : dict of str to str
         By path of an input stream: the output stream whose payloads it answers, one for each.
     ignore : tuple of str
@@ -57,6 +59,7 @@ class Case:
     make: Callable
     restart: str = "restart"
     inputs: Mapping = field(default_factory=dict)
+    after: Mapping = field(default_factory=dict)
     replies: Mapping = field(default_factory=dict)
     ignore: tuple = ()
     qualified: Mapping = field(default_factory=dict)
@@ -184,7 +187,7 @@ def check_restart(case: Case, *, seed=0, busy=range(24), in_a_row=2, compare=60)
     rng = np.random.default_rng(seed)
     restart = 1 << inputs[(case.restart,)].offset
     then = 1 << inputs[(case.then,)].offset if case.then else 0
-    quiet = _Driver(case, twins.ports, rng)
+    quiet = _Driver(replace(case, inputs={**case.inputs, **case.after}), twins.ports, rng)
     drawn = {port: case.inputs[name] for port in inputs.values()
              if (name := port.matches(case.inputs)) is not None}
     idle = sum(draw(rng) << port.offset for port, draw in drawn.items() if draw in CONSTANT)

@@ -76,8 +76,8 @@ def test_dense_batches_follow_without_a_gap(bus, flags, samples):
       for kind in ("ones", "mostly-empty")),
     *(pytest.param(samples, kind, flags, marks=pytest.mark.long)
       for flags in (BatchFlag(0), ID64) for samples, kind in (
-        (1000, "ones"), (1000, "short"), (1000, "half-empty"), (1000, "mostly-empty"),
-        (60, "twenty"), (2, "huge")))])
+        (400, "ones"), (400, "short"), (400, "half-empty"), (400, "mostly-empty"),
+        (20, "twenty"), (1, "huge")))])
 def test_jagged_batches_take_their_words(samples, kind, flags):
     """Ids and lengths share one bus, and little else limits them, unless most bags are empty.
 
