@@ -4,6 +4,7 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import Opcode, PaddedCopyWarning, RegistrationError, Status
+from hotrow.table import _weights
 
 from tests.driver.conftest import BOARDS, raw, register_tables, usable
 
@@ -102,6 +103,17 @@ def test_a_later_table_has_no_slots_of_an_earlier_one(device, command, rows):
     device.clear_directory()
     device.unregister_table(later)
     assert device.register_table(weights).number == 0
+
+
+def test_a_table_has_a_number_of_32_bits_for_each_row():
+    """Arrays without memory of their own: all rows are the same one."""
+    def weights(rows):
+        return np.broadcast_to(hotrow.empty((1, 4), np.float32), (rows, 4))
+
+    with pytest.raises(RegistrationError, match=r"has 4294967297 rows: the limit is 2\*\*32"):
+        _weights(weights((1 << 32) + 1), "t", 4096)
+    with pytest.raises(RegistrationError, match="each row of 't' must be contiguous"):
+        _weights(weights(1 << 32), "t", 4096)
 
 
 def test_every_number_has_slots(device, card_kind):

@@ -178,3 +178,13 @@ def test_only_a_handshake_is_progress_of_its_queue(card):
             await check(ctx, top._queue_of(name), list_port.bus.arvalid,
                         card.dut.list_bus.arready, name)
     card.run(scenario)
+
+
+@pytest.mark.parametrize("outstanding", [16, 512])
+def test_lists_of_one_row_port_have_small_buffers(outstanding):
+    """They hold an entry for each row in flight; several ports have buffers in block RAM."""
+    one = replace(preset("tiny"), row_ports=1, outstanding=outstanding)
+    words = {name: top.shallow_lists(one)[name] * one.bus_bytes for name in ("rows", "targets")}
+    assert words["rows"] >= 8 * outstanding and words["targets"] >= 4 * outstanding
+    assert words["rows"] <= max(8 * outstanding, 32 * one.bus_bytes)
+    assert not {"rows", "targets"} & set(top.shallow_lists(replace(one, row_ports=2)))

@@ -219,6 +219,10 @@ def test_wrong_configs():
         TableConfig("a", 5, 4, "max")
     with pytest.raises(hotrow.Error, match="feature_names is a sequence of names, not 'f'"):
         TableConfig("a", 5, 4, feature_names="f")
+    for rows, dim in ((0, 4), (5, 0), (-1, 4)):
+        with pytest.raises(hotrow.Error, match=f"one row and one element, not {rows} x {dim}"):
+            TableConfig("a", rows, dim)
+    assert TableConfig("a", 1, 1).feature_names == ("a",)
 
 
 def test_weights_go_with_sums(make):

@@ -154,7 +154,7 @@ class Counters:
         way = np.where(hit, match.argmax(axis=1), count.argmin(axis=1))
         resident = self.count[sets, way].astype(np.int64)
         before = np.where(hit, resident, 0)
-        dropped = ~hit & (resident > 0) & (self.credit[sets, way] > 0)
+        dropped = ~hit & (self.credit[sets, way] > 0)  # an empty way has no credit
         earned = np.minimum(before, (1 << CREDITED_WIDTH) - 1) << CREDIT_LOG2
         remaining = np.maximum(self.credit[sets, way] - amount, 0)
         self.credit[sets, way] = np.where(dropped, remaining, earned)
