@@ -60,6 +60,13 @@ def test_a_checkpoint(tmp_path):
     assert refused > 150
 
 
+@pytest.mark.parametrize("content", [[1, 2], torch.zeros(3), {"batch": 3}, {"format": 0}])
+def test_a_file_of_torch_that_is_no_checkpoint(tmp_path, content):
+    torch.save(content, tmp_path / "run.pt")
+    with pytest.raises(Error, match="is no checkpoint of this format"):
+        Checkpoint(tmp_path / "run.pt").load()
+
+
 @pytest.mark.parametrize("name", ["log", "log.gz", "criteo", "criteo.gz"])
 def test_a_trace(tmp_path, name):
     content = LOG if "log" in name else CRITEO

@@ -180,6 +180,8 @@ def test_figures_and_scalars():
     assert set(seen[-1]["seconds"]) == {"plan", "collect", "exchange", "insert"}
     assert {name for name, _, _ in writer.written} == {
         "hotrow/batches_per_s", "hotrow/hit_rate", "hotrow/stall"}
+    ended = run.pipeline.figures["batches_per_s"]
+    assert ended > 0 and run.pipeline.figures["batches_per_s"] == ended, "time between epochs"
     run.end()
 
 

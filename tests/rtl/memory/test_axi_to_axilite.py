@@ -7,7 +7,7 @@ from hotrow_rtl.memory.axi_to_axilite import AXIToAXILite
 
 from tests.rtl.memory.axi_masters import MastersBench
 
-SIZE, ADDRESS_WIDTH, BAD = 4096, 16, 0x8000  # the slave answers SLVERR from BAD on
+SIZE, ADDRESS_WIDTH, BAD = 4096, 16, 0x8000  # a slave that answers SLVERR from BAD on
 
 
 class BridgeBench(MastersBench):
@@ -17,9 +17,13 @@ class BridgeBench(MastersBench):
     ----------
     octets : uint8[SIZE]
         The slave's memory.
+    bad : range or set of int
+        Addresses that the slave answers with SLVERR.
     accesses : list of (str, int)
         "read" or "write", and the address.
     """
+
+    bad = range(BAD, 1 << ADDRESS_WIDTH)
 
     def __init__(self, bus_bytes, seed):
         bus = {"address_width": 32, "bus_bytes": bus_bytes}
@@ -38,7 +42,7 @@ class BridgeBench(MastersBench):
             address = await self._accept(ctx, bus.arvalid, bus.arready, bus.araddr)
             self.accesses.append(("read", address))
             await self._stall(ctx)
-            good = address < BAD
+            good = address not in self.bad
             ctx.set(bus.rdata, int.from_bytes(self.octets[address:address + 4].tobytes(), "little")
                     if good else 0xBAD)
             ctx.set(bus.rresp, OKAY if good else SLVERR)
@@ -59,9 +63,9 @@ class BridgeBench(MastersBench):
             self.accesses.append(("write", address))
             assert strobe, "a write without a strobe"
             for lane in range(4):
-                if strobe >> lane & 1 and address < BAD:
+                if strobe >> lane & 1 and address not in self.bad:
                     self.octets[address + lane] = data >> 8 * lane & 0xFF
-            ctx.set(bus.bresp, OKAY if address < BAD else SLVERR)
+            ctx.set(bus.bresp, SLVERR if address in self.bad else OKAY)
             ctx.set(bus.bvalid, 1)
             await ctx.tick().until(bus.bready)
             ctx.set(bus.bvalid, 0)
@@ -130,3 +134,17 @@ def test_errors_are_answered_with_decerr(seed):
     assert [responses for _, *responses in answers] == [[OKAY], [DECERR], [DECERR], [OKAY]]
     assert answers[0][0] == answers[3][0] == octets
     assert {address for _, address in bench.accesses} == {0, 4, 8, 12, BAD, BAD + 4}
+
+
+@pytest.mark.parametrize("bad", range(0, 32, 4))
+def test_one_bad_double_word_fails_its_beat_or_burst(bad):
+    """Each beat of a read has an answer of its own; a write has one, and the next is served."""
+    bench = BridgeBench(16, seed=3)
+    bench.bad = {bad}
+    beats = bench.read(0, [(16 * beat, 1, beat) for beat in range(3)])
+    written = bench.write(0, [(at, bytes(size), np.ones(size, bool), 1) for at, size in (
+        (0, 32), (32, 16))])
+    bench.run(2000)
+    assert [response for _, response in beats] == [
+        DECERR if beat == bad // 16 else OKAY for beat in range(3)]
+    assert [response for response, _ in written] == [DECERR, OKAY]
