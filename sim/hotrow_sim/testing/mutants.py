@@ -139,6 +139,7 @@ class Runner:
         with open(output, "w") as stream:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", TIER,
+                 "--tb=native",  # the others fail where a hanging test has no line number
                  "-p", "hotrow_sim.testing.mutant_plugin", "-o", f"cache_dir={self.cache}",
                  "--seconds", str(seconds), "--noticed", str(report), "--foremost", foremost,
                  *tests], cwd=self.root, stdout=stream, stderr=subprocess.STDOUT,
