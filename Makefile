@@ -8,7 +8,7 @@
 # make mutants   plant single faults in the source and run the tests that should notice them
 # make coverage  what the tests execute of hardware and driver, in docs/coverage.md: an hour
 # make regress   lint and the whole suite: all sizes and seeds of what takes long
-# make route     map the widest card, place and route each board, and the card alone: hours
+# make route     synthesise, place and route each board, and the card alone: hours
 # Each sets up its own virtual environment in .venv first and says what is missing.
 
 PYTHON ?= python3

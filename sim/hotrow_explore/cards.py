@@ -121,10 +121,10 @@ def measure(name, folder=None) -> Path:
 
 
 def digest(name):
-    """SHA-256 of the Verilog of a card, which takes up to a minute to emit."""
-    from hotrow_rtl.emit.verilog import emit
+    """SHA-256 of the Verilog of a card."""
+    from hotrow_sim.verilated.build import cached_verilog
 
-    return hashlib.sha256(emit(PRESETS[name]).encode()).hexdigest()
+    return hashlib.sha256(cached_verilog(PRESETS[name]).encode()).hexdigest()
 
 
 def _rate(recorded, name, bench):

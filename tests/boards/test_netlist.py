@@ -41,8 +41,7 @@ def exercise(netlist, monkeypatch):
         assert (tables[0].weights[:2] == kept + 1).all()
 
 
-@pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.route
 @pytest.mark.timeout(7200)
 def test_commands_on_the_netlist(tmp_path, monkeypatch):
     """LUTs, flip-flops, block RAMs and pins behave like the design."""
