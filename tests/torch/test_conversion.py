@@ -121,6 +121,13 @@ def test_what_cannot_be_converted(bag, message):
         convert(nn.Sequential(bag), mode="resident")
 
 
+@pytest.mark.parametrize("kind", [nn.EmbeddingBag, nn.Embedding])
+def test_a_bag_itself_is_made_anew(kind):
+    name = kind.__name__
+    with pytest.raises(hotrow.Error, match=f"an {name} itself: make a Hot{name} in"):
+        convert(kind(5, 4), mode="resident")
+
+
 class Bags(nn.Module):
     """A bag per column of ids, of several dims, one called twice and one perhaps unused."""
 
