@@ -288,6 +288,7 @@ def test_a_pipeline_feeds_several_collections(options):
                 assert all(each.statistics["lookups"] == 16 * 8 for each in model.tables)
         for each in model.tables:
             each.flush()
+            assert each.batches == len(batches), "a batch that is skipped has its number"
         ends.append([each.sha256() for each in model.tables])
         model.close()
     assert ends[0] == ends[1]
@@ -303,6 +304,22 @@ def test_inputs_of_several_collections_are_checked():
         assert not any(each.store.waiting for each in model.tables)
     model(batches[0]).backward()
     model.close()
+
+
+def test_inputs_of_one_collection_may_have_its_name():
+    """A dict of the attribute's name has its inputs, and any other name is refused."""
+    ends = []
+    for inputs in (lambda batch: batch[0], lambda batch: {"embeddings": batch[0]}):
+        run = Run(loader=loader(generator=torch.Generator().manual_seed(1)))
+        run.pipeline = TrainPipeline(run.pipeline.loader, run.model, inputs)
+        run.epoch()
+        ends.append(run.end())
+    assert ends[0] == ends[1]
+    run = Run()
+    with pytest.raises(hotrow.Error, match="Model has no collection or .* 'embedding'"):
+        next(iter(TrainPipeline(run.pipeline.loader, run.model,
+                                lambda batch: {"embedding": batch[0]})))
+    run.end()
 
 
 def test_stages_overlap_on_a_virtual_clock():
@@ -351,6 +368,7 @@ def test_how_much_of_a_gather_popular_samples_hide(gather):
             hides.append(min(gather, trains * popular / len(label)) * (popular < len(label)))
             run.collection.optimizer.step()
             run.collection.optimizer.zero_grad()
+        assert run.collection.batches == len(batches)
         figures = run.pipeline.figures
         assert figures["gather_hidden"] == pytest.approx(sum(hides) / (gather * len(batches)))
         shares.append((figures["popular_fraction"], figures["gather_hidden"]))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import BatchFlag
-from hotrow_sim.golden.lookup.reader import read_batch
+from hotrow_sim.golden.lookup.reader import beats_of, read_batch
 
 FEATURE_MAJOR, JAGGED, ID64 = BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED, BatchFlag.ID64
 
@@ -44,3 +44,10 @@ def test_equals_loops(samples, table_count, flags, jagged):
     found = list(zip(*columns, strict=True))
     assert found == by_loops(ids, samples, 7, table_count, flags, lengths)
     assert lookups.samples == samples
+
+
+@pytest.mark.parametrize("lanes, flags, beats", [
+    (4, BatchFlag(0), [0, 0, 0, 0, 1]), (4, ID64, [0, 0, 1, 1, 2]), (2, ID64, [0, 1, 2, 3, 4]),
+    (1, BatchFlag(0), [0, 1, 2, 3, 4]), (1, ID64, [0, 1, 2, 3, 4])])
+def test_a_beat_has_the_ids_of_a_bus_word(lanes, flags, beats):
+    assert beats_of(lanes, 5, flags | FEATURE_MAJOR).tolist() == beats

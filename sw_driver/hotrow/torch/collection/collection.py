@@ -232,7 +232,7 @@ class HotEmbeddingBagCollection(nn.Module):
 
     @property
     def batches(self):
-        """Batches that were taken."""
+        """Batches that were taken or dropped: the number of the next one, in messages."""
         return self._trained.count
 
     @batches.setter

@@ -15,7 +15,7 @@ class TrainedBatches:
     Attributes
     ----------
     count : int
-        Batches that were taken.
+        Batches that were taken or dropped: the number of the next one, in messages.
     """
 
     def __init__(self, collection):
@@ -66,10 +66,12 @@ class TrainedBatches:
 
     def skip(self):
         """Drop the batch that was prefetched first."""
-        self._collection.finish()
-        request = self._collection.store.coming()
+        collection = self._collection
+        collection.finish()
+        request = collection.store.coming()
         if request is not None:
-            self._collection.store.take(request)
+            collection.store.take(request)
+        if request is not None or collection.mode == "resident":  # which prefetches nothing
             self.count += 1
 
     @property

@@ -9,7 +9,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import MISS_FLAG, NO_SLOT, Status
-from hotrow_rtl.interfaces.lookup_payloads import crossbar_response, lane_results
+from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp, crossbar_response, lane_results
 from hotrow_rtl.interfaces.records import outcome
 from hotrow_rtl.lookup.splitter.batch_statistics import BatchStatistics
 from hotrow_rtl.lookup.splitter.bitmap_write_rounds import marked_beat
@@ -28,10 +28,10 @@ COUNTS = ("status", "error_index", "lookups", "hits", "misses", "unique", "refus
 
 
 class Ends(wiring.Component):
-    """Slot words, marks and tally of the same beats."""
+    """Slot words, marks and tally of the same beats, with a planner in batches of one operation."""
 
-    def __init__(self, config):
-        self.config = config
+    def __init__(self, config, op=DirectoryOp.FIND):
+        self.config, self.op = config, op
         beats = crossbar_response(config, split_beat(config), config.slot_word_width)
         super().__init__({
             "beats": In(stream.Signature(beats)),
@@ -46,6 +46,8 @@ class Ends(wiring.Component):
         m.submodules.lanes = lanes = SlotWords(self.config)
         m.submodules.tally = tally = BatchStatistics(self.config)
         fork(m, self.beats, lanes.beats, tally.beats)
+        if self.config.planner:
+            m.d.comb += lanes.op.eq(self.op)
         for unit in (lanes, tally):
             m.d.comb += [unit.beats.p.eq(self.beats.p), unit.restart.eq(self.restart)]
         connect(m, lanes=lanes.slots, outer=flipped(self.slots))
@@ -154,6 +156,29 @@ def run(config, batches, gaps=STEADY, pauses=STEADY):
 def test_words_marks_and_counts(config, gaps, pauses):
     run(config, [Batch(config, beats, seed, splits=int(seed != 2))
                  for seed, beats in enumerate((1, 30, 12, 1, 3, 22))], gaps, pauses)
+
+
+@pytest.mark.parametrize("op", [DirectoryOp.FIND, DirectoryOp.PLAN, DirectoryOp.MARK])
+def test_operations_of_a_planner(op):
+    """A planned batch has numbers of misses as slots, and no marks; a marked batch has neither."""
+    config = dataclasses.replace(preset("tiny"), planner=True)
+    batches = [Batch(config, beats, seed) for seed, beats in enumerate((1, 9, 4))]
+    dut = Ends(config, op)
+    bench = StreamBench(dut)
+    bench.source(dut.beats, [beat for batch in batches for beat in batch.beats], RAGGED)
+    want = [] if op is DirectoryOp.MARK else [
+        beat for batch in batches for beat in batch.expected()]
+    slots = bench.sink(dut.slots, len(want), RAGGED)
+    marks = bench.sink(dut.marks, len(want) if op is DirectoryOp.FIND else 0)
+    bench.sink(dut.outcome, len(batches))
+    bench.run(600)
+    flag = 0 if op is DirectoryOp.FIND else MISS_FLAG
+    assert [[words.values[lane] if words.present >> lane & 1 else None
+             for lane in range(config.lanes)] for words in slots] == [
+        [value if value in (None, NO_SLOT) else value & ~flag for value in values]
+        for values, _, _ in want]
+    if op is DirectoryOp.FIND:
+        assert any(marked.marks for marked in marks)
 
 
 def test_a_beat_a_cycle():
