@@ -316,7 +316,7 @@ def test_inputs_of_one_collection_may_have_its_name():
         ends.append(run.end())
     assert ends[0] == ends[1]
     run = Run()
-    with pytest.raises(hotrow.Error, match="Model has no collection or .* 'embedding'"):
+    with pytest.raises(hotrow.Error, match=r"Model has no collection or .* 'embedding'"):
         next(iter(TrainPipeline(run.pipeline.loader, run.model,
                                 lambda batch: {"embedding": batch[0]})))
     run.end()
