@@ -5,9 +5,11 @@ from dataclasses import replace
 import hotrow
 import pytest
 import torch
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig, convert
 from hotrow.torch.training.check import StepCheck
 from hotrow_rtl.config import preset
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from tests.torch.conftest import relearn
 from tests.torch.test_hotline import KINDS
@@ -145,3 +147,30 @@ def test_weights_per_sample_are_refused(device):
     with (collection(device, [TableConfig("user", 60, 8)], cold="pooled") as embeddings,
           pytest.raises(hotrow.Error, match="weights per sample need cold='gathered'")):
         embeddings(torch.tensor([1, 2]), torch.tensor([0, 2]), torch.ones(2))
+
+
+def test_bags_that_backward_repeats(device):
+    """Activation checkpointing looks up one of three bags again: it has the sums of its own."""
+    ends, batches = [], [torch.randint(50, (6, 3), generator=torch.Generator().manual_seed(seed))
+                         for seed in range(4)]
+    for options in ({"mode": "resident"}, {"mode": "hotline", "cold": "pooled", "device": device}):
+        torch.manual_seed(1)
+        model = nn.ModuleList(nn.EmbeddingBag(50, 8, mode="sum") for _ in range(3))
+        tables = convert(model, optimizer="sgd", lr=0.1, **options)
+
+        def forward(ids, model=model):
+            sums = [bag(ids[:, [number]]) for number, bag in enumerate(model) if number != 1]
+            again = checkpoint(lambda part: model[1](part).exp(), ids[:, [1]], use_reentrant=False)
+            return (sums[0] * again * sums[1]).sum()
+
+        for ids in batches:
+            if options["mode"] == "hotline":
+                tables.prefetch(tables.bags(ids))
+            forward(ids).backward()
+            tables.optimizer.step()
+            tables.optimizer.zero_grad()
+        tables.flush()
+        ends.append([bag.weight.detach().clone() for bag in model])
+        tables.close()
+    for pooled, resident in zip(*ends[::-1], strict=True):
+        torch.testing.assert_close(pooled, resident)

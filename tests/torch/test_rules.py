@@ -228,3 +228,14 @@ def test_small_steps_move_narrow_rows_on_average():
             tables.optimizer.step()
     assert (nearest.table("a")[0] == 1).all()
     assert abs(drawn.table("a")[0].double().mean() - (1 - 64 * 2.0**-12)) < 2e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_without_a_seed_narrow_rows_round_to_nearest(dtype):
+    """Also in a step that is not SGD's alone, here with weight decay."""
+    tables = collection(SGD(0.1, weight_decay=0.3), dtype)
+    before = tables.table("a")[0].float()
+    tables(ALL.T).backward(torch.full((ROWS, DIM), 0.7))
+    tables.optimizer.step()
+    expected = before - 0.1 * (0.7 + 0.3 * before)
+    torch.testing.assert_close(tables.table("a")[0], expected.to(dtype))
