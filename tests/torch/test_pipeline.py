@@ -106,10 +106,12 @@ def test_a_run_resumes(trained):
         whole.epoch()
     first = Run(share=2)
     first.epoch()
-    for batch in first.pipeline:
+    for number, batch in enumerate(first.pipeline, 1):
         first.step(batch)
-        if first.pipeline.batch == trained < 19:
+        assert first.pipeline.batch == number
+        if number == trained < 19:
             break
+    assert len(first.losses) == 19 + trained
     state = {"model": first.model.state_dict(), "rows": first.collection.optimizer.state_dict(),
              "pipeline": first.pipeline.state_dict()}
     state = torch.load(saved(state), weights_only=True)
