@@ -46,7 +46,8 @@ def test_each_request_is_carried_out_once_and_in_order(seed):
             request.result()
     session.finish()
     assert card.writes == list(range(500)), f"seed {seed}"
-    assert session.statistics.repeated and session.statistics.damaged
+    statistics = session.statistics
+    assert statistics.repeated and statistics.damaged and statistics.unexpected, f"seed {seed}"
 
 
 @pytest.mark.slow
@@ -58,7 +59,7 @@ def test_nothing_is_repeated_on_a_line_that_is_sound():
     assert session.request(Operation.READ_REGISTER, 0, 4).result().payload == (
         70_000).to_bytes(4, "little")
     assert session.statistics.repeated == 0 and not any(session.counters().values())
-    assert session.statistics.sent == 70_003
+    assert session.statistics.sent == 70_003 and not session.statistics.unexpected
 
 
 def test_a_card_that_does_not_answer():

@@ -87,6 +87,30 @@ def test_not_pooled_in_two_parts(make):
     torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["resident", "freqcache", "hotline"])
+def test_a_batch_without_lookups_in_two_parts(make, mode):
+    """It trains whole: nothing was read ahead for it."""
+    collection = make(mode, [TableConfig("user", 300, 8)])
+    before, dense = collection.table("user")[0].clone(), nn.Parameter(torch.zeros(8))
+    ids = torch.tensor([1, 2, 299])
+    batches = [(ids[:count], torch.arange(4).clamp(max=count)) for count in (3, 0, 2, 0)]
+
+    def chosen(batch, samples):
+        """The bags of some samples, of at most one id each."""
+        held = [batch[0][sample:sample + 1] for sample in samples.tolist()]
+        starts = torch.tensor([0, *map(len, held[:-1])]).cumsum(0)
+        return torch.cat(held), starts
+
+    with TrainPipeline(batches, collection, lambda batch: [batch]) as pipeline:
+        pipeline.train(lambda batch: (collection([batch]) + dense).sum(1).mean(),
+                       torch.optim.SGD([dense], 0.5), select=chosen)
+    collection.flush()
+    assert (dense == -0.5 * len(batches)).all()
+    steps = torch.zeros(300, 1).index_add_(0, torch.cat([each for each, _ in batches]),
+                                           torch.ones(5, 1))
+    torch.testing.assert_close(collection.table("user")[0], before - 0.2 / 4 * steps)
+
+
 SHARED = [TableConfig("user", 300, 8, feature_names=["buyer", "seller", "friend"]),
           TableConfig("item", 500, 8, "mean"),
           TableConfig("place", 90, 6, feature_names=("from", "to"))]

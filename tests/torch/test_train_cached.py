@@ -39,6 +39,7 @@ def test_the_report(train, mode, options):
     assert (result["batches"], result["loss"]) == (28, result["loss_reference"])
     assert result["slots"] == (options[1] if options else 256)
     assert 0 < result["hit_rate"] < 1 and result["fills"] > result["bypasses"] > 0
+    assert result["link_bytes"] > 4 * result["rows_moved"] > 4 * result["fills"]
     commands = {name: each["commands"] for name, each in result["device_commands"].items()}
     assert commands["PLAN"] == commands["MARK"] == 28
     assert (result["warmed_rows"] > 0) == (mode == "freqcache") == ("HARVEST" in commands)
