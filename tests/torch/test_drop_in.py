@@ -106,6 +106,20 @@ def test_zero_grad_of_a_bag_leaves_nothing_to_decay(options):
         assert all(each.values is None for each in tables._gradients.all)
 
 
+@pytest.mark.parametrize("dim", [8, 4], ids=["same dim", "another dim"])
+def test_zero_grad_of_a_bag_leaves_the_others_their_gradients(dim):
+    """Tables of one dim share an array of gradients; those of another dim have their own."""
+    model = nn.ModuleList((bag_of(), nn.EmbeddingBag(50, dim, mode="sum")))
+    with convert(model, mode="resident", lr=0.5) as tables:
+        before = [bag.weight.clone() for bag in model]
+        (model[0](IDS).sum() + model[1](IDS).sum()).backward()
+        model[0].zero_grad()
+        tables.optimizer.step()
+        assert torch.equal(model[0].weight, before[0])
+        changed = (model[1].weight != before[1]).any(dim=1).nonzero()[:, 0]
+        assert changed.tolist() == IDS.unique().tolist()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_results_have_the_dtype_of_the_model(dtype):
     model = nn.Sequential(bag_of(dtype), nn.Linear(8, 1, dtype=dtype))

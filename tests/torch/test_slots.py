@@ -4,6 +4,7 @@ import pytest
 import torch
 from hotrow.torch.memory import slots as module
 from hotrow.torch.memory.rows import RowKind, Rows
+from hotrow.torch.memory.slot_memory import SlotMemory
 from hotrow.torch.memory.slots import SlotStorage
 
 SLOTS = 50
@@ -59,7 +60,9 @@ def test_what_tells_where_rows_are_is_small():
 @pytest.mark.parametrize("room", [1 << 16, 4], ids=["in place", "elsewhere"])
 def test_a_storage_with_more_room_keeps_the_slots(monkeypatch, room):
     monkeypatch.setattr(module, "_ROOM", room)
-    storage = SlotStorage(8, 2, RowKind(4, "row"), 100)
+    memory = SlotMemory()
+    storage = SlotStorage(8, 2, RowKind(4, "row"), 100, memory)
+    assert storage.memory is memory
     weights, state = torch.randn(8, 4), torch.rand(8)
     storage.rows.write(slice(8), weights, state)
     storage.assign(torch.tensor([50, 7]), torch.tensor([3, 5]))
