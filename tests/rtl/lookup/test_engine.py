@@ -2,7 +2,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hotrow_rtl.config import preset
+from amaranth.sim import Simulator
+from hotrow_rtl.config import MISS_WAYS, preset
 from hotrow_rtl.contract.encoding import (
     HARVEST_ENTRY_BYTES,
     NO_SLOT,
@@ -443,3 +444,26 @@ def test_cycles_agree_with_the_model(config, latency):
         config, -(-100 // config.lanes), 100, 0, True, latency)
     assert 0 < script.wanted[1]["misses"] < 30
     assert script.run() == pytest.approx(model, rel=0.05)
+
+
+@pytest.mark.parametrize("name, size, words", [
+    ("batch_samples", 4096, 4096 // SMALL.lanes // 2),  # words of even and odd numbers apart
+    ("counter_sets", 1024, 1024 // SMALL.banks),
+    pytest.param("directory_sets", 512, 512 // SMALL.banks, marks=pytest.mark.long),
+    pytest.param("miss_entries", 512, 512 // SMALL.banks // MISS_WAYS, marks=pytest.mark.long),
+    pytest.param("tables", 512, 512, marks=pytest.mark.long)])
+def test_ready_once_every_memory_is_cleared(name, size, words):
+    """Each memory in turn takes longest."""
+    dut, cycles = LookupEngine(dataclasses.replace(SMALL, **{name: size})), 0
+
+    async def wait(ctx):
+        nonlocal cycles
+        while not ctx.get(dut.ready):
+            await ctx.tick()
+            cycles += 1
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(wait)
+    simulator.run()
+    assert words <= cycles < words + 20
