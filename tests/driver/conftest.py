@@ -29,8 +29,8 @@ MARKS = {"sim": [pytest.mark.slow]} | {
 def pytest_generate_tests(metafunc):
     """Run the tests of a module over its `CARDS` of cards.
 
-    "uart" is the model at a serial line. Its session and the RTL of the card in a network have
-    every test of the driver; the RTL of a card at a serial line has those of one module.
+    "uart" is the model at a serial line, "network" the RTL of a board in a network. "board", the
+    RTL of one at a serial line, differs in its link alone, so that one module of tests suffices.
     """
     if "card_kind" in metafunc.fixturenames:
         metafunc.parametrize("card_kind", [
