@@ -367,8 +367,7 @@ SCENARIOS = (
     pytest.param(ONE_LANE, RAGGED, RAGGED, id="one-lane"),
     pytest.param(TINY, RAGGED, RAGGED, id="tiny-ragged", marks=pytest.mark.long),
     pytest.param(ONE_CHOICE, STEADY, RAGGED, id="one-choice", marks=pytest.mark.long),
-    pytest.param(NARROW, RAGGED, STEADY, id="narrow-bus", marks=pytest.mark.long),
-    pytest.param(WIDE, RAGGED, RAGGED, id="wide-bus-ragged", marks=pytest.mark.long)])
+    pytest.param(NARROW, RAGGED, STEADY, id="narrow-bus", marks=pytest.mark.long)])
 def test_scenarios(config, gaps, pauses):
     """One after the other, on one engine; counters and directory are cleared in between."""
     script = Script(config, gaps, pauses)
