@@ -169,9 +169,10 @@ class PlanBench:
             _, _, valid = await ctx.tick().sample(self.dut.engine.outcome.valid)
             assert not valid, f"the command ended before the restart at {cycles} cycles"
         ctx.set(self.dut.restart, 1)
-        self.memory.restart()
         await ctx.tick()
         ctx.set(self.dut.restart, 0)
+        self.memory.restart()  # as the ports: in the cycle behind
+        await ctx.tick()
 
     async def _retire(self, ctx, number, accepted, retired):
         host = self.dut.retirement
