@@ -26,7 +26,7 @@ class FiniteCheck:
                 continue
             number = each.first_not_finite()
             if number >= 0:
-                where = group.tables.locate(each.rows_of(slice(number, number + 1))[:1])
+                where = group.tables.locate(each.row_of(number))
                 name = group.configs[int(where.table[0])].name
                 raise Error(f"batch {batch}: the gradient of row {int(where.row[0])} of table "
                             f"{name!r} is not finite, and nothing was applied: {_ADVICE}")

@@ -114,9 +114,9 @@ class StagedGradients:
         """Number of the first gradient with an element that is not finite, or -1."""
         return first_not_finite(self.values)  # a caller may have changed them, through .data, too
 
-    def rows_of(self, chosen):
-        """Flat rows of a slice of the gradients: int64[k]."""
-        return self.rows[chosen]
+    def row_of(self, number):
+        """Flat row of the gradient of that number: int64[1]."""
+        return self.rows[number:number + 1]
 
     def keep(self, chosen):
         """Drop the gradients of all rows but those of bool[u]."""
@@ -188,9 +188,9 @@ class StagedBags:
         """See `StagedGradients`."""
         return first_not_finite(self.values)
 
-    def rows_of(self, bags):
-        """Flat rows in a slice of bags: int64[k]."""
-        return self.rows[(self.bags >= bags.start) & (self.bags < bags.stop)]
+    def row_of(self, number):
+        """Flat row of the first lookup of the bag of that number: int64[1]."""
+        return self.rows[self.bags == number][:1]
 
     def keep(self, chosen):
         """Drop all lookups but those of bool[n]."""
