@@ -269,3 +269,65 @@ def test_wrong_devices():
     if not HERE:
         with pytest.raises(hotrow.Error, match="slots on 'cuda' need a GPU"):
             memory_on("cuda")
+
+
+class Stream:
+    """Stands in for a stream or an event of a GPU, and notes what is asked of it."""
+
+    def __init__(self, log, name):
+        self.log, self.name = log, name
+
+    def __enter__(self):
+        self.log.append(f"on {self.name}")
+
+    def __exit__(self, *_):
+        self.log.append(f"off {self.name}")
+
+    def wait_event(self, event):
+        self.log.append(f"{self.name} waits for {event.name}")
+
+    def record_event(self):
+        return Stream(self.log, f"event of {self.name}")
+
+    def synchronize(self):
+        self.log.append(f"the host waits for {self.name}")
+
+    def query(self):
+        return self.name == "past"
+
+    def record_stream(self, stream):
+        self.log.append(f"{stream.name} reads {self.name}")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A log of the calls of `torch.cuda`, whose current device is number 3."""
+    log = []
+    for name, value in {
+            "is_available": lambda: True, "current_device": lambda: 3,
+            "Stream": lambda device: Stream(log, f"own {device}"), "stream": lambda stream: stream,
+            "current_stream": lambda device: Stream(log, f"trainer's {device}")}.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    return log
+
+
+def test_streams_and_events_of_a_gpu(gpu):
+    assert memory_on("cuda").device == torch.device("cuda", 3)
+    memory, past, coming = memory_on("cuda:1"), Stream(gpu, "past"), Stream(gpu, "coming")
+    assert memory.device == torch.device("cuda", 1) and memory.asynchronous
+    assert memory.is_done(None) and memory.is_done(past) and not memory.is_done(coming)
+    event = memory.run_async(lambda: gpu.append("work"), after=coming)
+    assert gpu == ["on own cuda:1", "own cuda:1 waits for coming", "work", "off own cuda:1"]
+    assert event.name == "event of own cuda:1"
+    gpu.clear()
+    memory.run_async(lambda: gpu.append("work"))
+    assert gpu == ["on own cuda:1", "work", "off own cuda:1"]
+    gpu.clear()
+    memory.wait_event(event, Stream(gpu, "rows"))
+    memory.wait_event(None, Stream(gpu, "rows"))
+    assert gpu == ["trainer's cuda:1 waits for event of own cuda:1", *[
+        "trainer's cuda:1 reads rows"] * 2]
+    gpu.clear()
+    memory.synchronize(None)
+    memory.synchronize(memory.record_event())
+    assert gpu == ["the host waits for event of trainer's cuda:1"]
