@@ -256,7 +256,7 @@ class Script:
         ctx.set(self.dut.restart, 1)
         await ctx.tick()
         ctx.set(self.dut.restart, 0)
-        self.memory.restart()  # as the ports: in the cycle behind
+        self.memory.restart()  # as the ports: in the next cycle
         await ctx.tick()
 
 

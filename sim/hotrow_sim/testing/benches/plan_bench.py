@@ -171,7 +171,7 @@ class PlanBench:
         ctx.set(self.dut.restart, 1)
         await ctx.tick()
         ctx.set(self.dut.restart, 0)
-        self.memory.restart()  # as the ports: in the cycle behind
+        self.memory.restart()  # as the ports: in the next cycle
         await ctx.tick()
 
     async def _retire(self, ctx, number, accepted, retired):
