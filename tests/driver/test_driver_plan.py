@@ -77,7 +77,7 @@ def test_rows_train_in_slots_as_in_their_tables(open_planner, card_kind, config,
     """Batch after batch: evict, fill, train every lookup's row in place, bypassed ones written
     back; what the tables hold in the end is what training them in place gives."""
     if card_kind in BOARDS and (config is TINY or policy in ("lru", "lfu")):
-        pytest.skip("minutes on a simulated board, whose card ecp5 is and whose policies others do")
+        pytest.skip("a simulated board takes minutes: it is an ecp5, and runs two policies")
     rng = np.random.default_rng([len(policy), config.slots])
     device = open_planner(config, MANY)
     wanted = [table.weights.copy() for table in device.tables]

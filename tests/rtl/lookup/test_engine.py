@@ -22,7 +22,7 @@ from hotrow_sim.golden.lookup.counters import Counters
 from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.golden.lookup.reader import beats_of, read_batch
 from hotrow_sim.golden.lookup.splitter import split
-from hotrow_sim.testing.benches.command_parts import submit
+from hotrow_sim.testing.benches.command_parts import drop, submit
 from hotrow_sim.testing.benches.list_bench import ListMemory
 from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
 
@@ -228,7 +228,7 @@ class Script:
                     while not outcomes:
                         await ctx.tick()
                     for unfinished in dropped:
-                        await self.drop(ctx, *unfinished)
+                        await drop(ctx, self.dut, self.memory, *unfinished)
         self.serve()
         outcomes = self.bench.sink(engine.outcome, len(self.commands), self.pauses, name="outcomes")
         self.bench.process("commands", drive)
@@ -246,18 +246,6 @@ class Script:
             assert sorted(self.memory.deposits) == sorted(self.deposits)
         assert not self.memory.open
         return cycles
-
-    async def drop(self, ctx, command, cycles):
-        """Send a command and restart the engines so many cycles after it was taken."""
-        await self.submit(ctx, command)
-        for _ in range(cycles):
-            _, _, valid = await ctx.tick().sample(self.dut.engine.outcome.valid)
-            assert not valid, f"the command ended before the restart at {cycles} cycles"
-        ctx.set(self.dut.restart, 1)
-        await ctx.tick()
-        ctx.set(self.dut.restart, 0)
-        self.memory.restart()  # as the ports: in the next cycle
-        await ctx.tick()
 
 
 def random_rows(rng, count, tables=TABLES):

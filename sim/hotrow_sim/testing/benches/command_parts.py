@@ -15,6 +15,22 @@ async def submit(ctx, port, operands):
     ctx.set(port.valid, 0)
 
 
+async def drop(ctx, dut, memory, operands, cycles):
+    """Send a command to a lookup engine, and restart it so many cycles after it was taken.
+
+    `memory`, a `ListMemory`, restarts in the next cycle, as the ports do.
+    """
+    await submit(ctx, dut.engine.command, operands)
+    for _ in range(cycles):
+        _, _, valid = await ctx.tick().sample(dut.engine.outcome.valid)
+        assert not valid, f"the command ended before the restart at {cycles} cycles"
+    ctx.set(dut.restart, 1)
+    await ctx.tick()
+    ctx.set(dut.restart, 0)
+    memory.restart()
+    await ctx.tick()
+
+
 async def register(ctx, port, entries):
     """Write the entries of tables or regions, by number, one per cycle."""
     for number, entry in entries.items():

@@ -9,7 +9,7 @@ from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, PLAN_LISTS
 from hotrow_rtl.lookup.engine import LookupEngine
 
 from ...model.lookup_engine import LookupEngine as Model
-from .command_parts import register, submit
+from .command_parts import drop, register, submit
 from .list_bench import ListMemory
 from .stream_bench import STEADY, StreamBench
 
@@ -164,15 +164,7 @@ class PlanBench:
         await submit(ctx, self.dut.engine.command, command)
 
     async def _drop(self, ctx, command, cycles):
-        await self.submit(ctx, command)
-        for _ in range(cycles):
-            _, _, valid = await ctx.tick().sample(self.dut.engine.outcome.valid)
-            assert not valid, f"the command ended before the restart at {cycles} cycles"
-        ctx.set(self.dut.restart, 1)
-        await ctx.tick()
-        ctx.set(self.dut.restart, 0)
-        self.memory.restart()  # as the ports: in the next cycle
-        await ctx.tick()
+        await drop(ctx, self.dut, self.memory, command, cycles)
 
     async def _retire(self, ctx, number, accepted, retired):
         host = self.dut.retirement
