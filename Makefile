@@ -32,19 +32,19 @@ formal: $(VENV)/.installed-formal
 	$(BIN)/python -m pytest tests/formal $(ARGS)
 
 soak: $(VENV)/.installed-dev
-	$(BIN)/python -m hotrow_sim.testing.fuzz.soak $(ARGS)
+	$(BIN)/python -m tests.support.fuzz.soak $(ARGS)
 
 hostile: $(VENV)/.installed-dev
-	$(BIN)/python -m hotrow_sim.testing.fuzz.hostile $(ARGS)
+	$(BIN)/python -m tests.support.fuzz.hostile $(ARGS)
 
 mutants: $(VENV)/.installed-dev
-	$(BIN)/python -m hotrow_sim.testing.mutants $(ARGS)
+	$(BIN)/python -m tests.support.mutants $(ARGS)
 
 coverage: $(VENV)/.installed-dev
-	$(BIN)/python -m hotrow_sim.testing.coverage
+	$(BIN)/python -m tests.support.coverage
 
 plan-soak: $(VENV)/.installed-dev
-	$(BIN)/python -m hotrow_sim.testing.fuzz.plan_soak $(ARGS)
+	$(BIN)/python -m tests.support.fuzz.plan_soak $(ARGS)
 
 regress: lint
 	$(BIN)/python -m pytest -m "not formal and not route" $(ARGS)

@@ -6,7 +6,7 @@ import numpy as np
 from hotrow import RowList, empty
 from hotrow import open as open_device
 from hotrow.bench.lookups import load
-from hotrow.geometry import preset as preset_of
+from hotrow.contract.geometry import preset as preset_of
 
 from .virtual_clock import DEPTH, LOOK_AHEAD
 

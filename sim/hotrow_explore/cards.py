@@ -110,8 +110,9 @@ def measure(name, folder=None) -> Path:
     that they came from: the path of the record."""
     recorded = {"preset": name, "verilog_sha256": digest(name)}
     for bench in BENCHES:
-        done = subprocess.run([sys.executable, "-m", "hotrow.cli", "bench", bench, "--preset", name,
-                               "--json"], stdout=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run([sys.executable, "-m", "hotrow.command.cli", "bench", bench,
+                               "--preset", name, "--json"],
+                              stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             raise ExploreError(f"hotrow bench {bench} --preset {name} failed, see above")
         recorded[bench] = json.loads(done.stdout)

@@ -5,9 +5,9 @@ import os
 import sys
 from pathlib import Path
 
-from hotrow import options as shared
-from hotrow.options import natural, positive
-from hotrow.terminal import console, print_json
+from hotrow.command import options as shared
+from hotrow.command.options import natural, positive
+from hotrow.command.terminal import console, print_json
 
 from . import cards, constants, sweeps, systems, validate, workloads
 from .placements import FRAMEWORKS, Question

@@ -33,7 +33,7 @@ def demo(subparsers):
 def run(arguments) -> int:
     """Train, check, project, and print the story or one JSON object."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see hotrow.torch.training.cli
-    from hotrow.terminal import Steps, print_json
+    from hotrow.command.terminal import Steps, print_json
     from hotrow.torch.training.train import train
 
     given = {each.name: getattr(arguments, each.name) for each in fields(TrainOptions)
@@ -68,7 +68,7 @@ def _project(arguments, modes, steps):
 
 
 def _print(results, projected, timeline):
-    from hotrow.terminal import console, show_records
+    from hotrow.command.terminal import console, show_records
     from hotrow.torch.training.report import print_tables
 
     for result in results:

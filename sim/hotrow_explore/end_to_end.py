@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from hotrow import options as shared
-from hotrow.geometry import preset as preset_of
-from hotrow.limits import check_batch, check_writable
-from hotrow.options import names, natural, positive, rate
-from hotrow.terminal import Steps, print_json, show
+from hotrow.command import options as shared
+from hotrow.command.limits import check_batch, check_writable
+from hotrow.command.options import names, natural, positive, rate
+from hotrow.command.terminal import Steps, print_json, show
+from hotrow.contract.geometry import preset as preset_of
 from hotrow.traces import Samples, open_trace
 from hotrow.traces.synthetic import SyntheticTrace, ranks
 

@@ -8,11 +8,11 @@ from argparse import Namespace
 
 import hotrow
 import torch
-from hotrow.link.transport import LinkTransport
 from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.torch.optim.rules import OPTIMIZERS
 from hotrow.torch.training.collection_trainer import CollectionTrainer
 from hotrow.torch.training.dlrm import DLRM
+from hotrow.transports.link.transport import LinkTransport
 from hotrow_rtl.config import preset
 from hotrow_sim.link.local_channel import LocalChannel
 from hotrow_sim.link.model_card import ModelCard

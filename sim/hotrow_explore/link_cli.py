@@ -1,8 +1,8 @@
 """`hotrow bench link`: bytes and frames of a training step on the link of a board."""
 
-from hotrow import options as shared
 from hotrow.bench import options as bench
 from hotrow.bench.cli import run
+from hotrow.command import options as shared
 
 
 def link(benchmarks):

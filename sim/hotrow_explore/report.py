@@ -4,7 +4,7 @@ import csv
 import html
 import json
 
-from hotrow.terminal import finite
+from hotrow.command.terminal import finite
 
 NOTICE = ("Every time and ratio on this page is projected by a model of a training step; none was "
           "measured on a card, and no card exists in hardware yet.")

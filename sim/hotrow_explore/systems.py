@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 
 from .constants import read
 

@@ -11,11 +11,9 @@
         rows = device.gather(split.misses)
 """
 
-from .batch import Batch
-from .cold_samples import ColdSamples, why_cold
-from .contract import MISS_FLAG, NO_SLOT, BatchFlag, Opcode, Status
-from .device import Device, open
-from .errors import (
+from .calls.cold_samples import ColdSamples, why_cold
+from .calls.whole_tables import with_whole_tables
+from .contract.errors import (
     BatchError,
     CommandError,
     DeviceError,
@@ -26,13 +24,24 @@ from .errors import (
     TimeoutError,
     TransportError,
 )
-from .futures import Future
-from .memory import Buffer, empty
-from .results import HotRows, Installed, Observation, PlacedRows, Plan, Removed, RowList, Split
-from .table import Table
+from .contract.generated import MISS_FLAG, NO_SLOT, BatchFlag, Opcode, Status
+from .device import Device, open
+from .memory.buffer import Buffer, empty
+from .memory.transport import Transport, transports
+from .operands.batch import Batch
+from .operands.results import (
+    HotRows,
+    Installed,
+    Observation,
+    PlacedRows,
+    Plan,
+    Removed,
+    RowList,
+    Split,
+)
+from .operands.table import Table
+from .queues.futures import Future
 from .timeline import Timeline
-from .transport import Transport, transports
-from .whole_tables import with_whole_tables
 
 __version__ = "0.1.0"
 

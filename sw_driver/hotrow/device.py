@@ -8,24 +8,24 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from .arithmetic import Arithmetic
-from .batch_operands import BatchLike, BatchOperands, StagedBatch
-from .commands import Commands
-from .contract import Opcode
-from .errors import DeviceError, RegistrationError, TransportError
-from .events import Events
-from .futures import Future
-from .geometry import Preset
-from .lookup import Lookup
-from .memory import Array, Buffer
-from .mover import Mover
-from .planner import Planner
-from .results import OpcodeStatistics
-from .row_operands import RowOperands
-from .spans import Spans
-from .table import Table
-from .tables import TableSet
-from .transport import Transport, open_transport
+from .calls.arithmetic import Arithmetic
+from .calls.batch_operands import BatchLike, BatchOperands, StagedBatch
+from .calls.events import Events
+from .calls.lookup import Lookup
+from .calls.mover import Mover
+from .calls.planner import Planner
+from .calls.row_operands import RowOperands
+from .calls.spans import Spans
+from .contract.errors import DeviceError, RegistrationError, TransportError
+from .contract.generated import Opcode
+from .contract.geometry import Preset
+from .memory.buffer import Array, Buffer
+from .memory.transport import Transport, open_transport
+from .operands.results import OpcodeStatistics
+from .operands.table import Table
+from .operands.tables import TableSet
+from .queues.commands import Commands
+from .queues.futures import Future
 
 P = ParamSpec("P")
 R = TypeVar("R")

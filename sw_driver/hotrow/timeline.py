@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .contract import QUEUES, Opcode, Status
+from .contract.errors import Error
+from .contract.generated import QUEUES, Opcode, Status
 from .device import Device
-from .errors import Error
 
 LOOKUP, MOVE, LINK, TRAINER = "lookup queue", "move queue", "link", "trainer"
 LANES = (LOOKUP, MOVE, LINK, TRAINER)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hotrow.cli import main
+from hotrow.command.cli import main
 
 SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "1000", "--batch", "64",
          "--lookups", "2000"]

@@ -9,7 +9,7 @@ import torch
 from hotrow import RowList
 from hotrow.bench import cpu, cpu_numpy, cpu_torch
 from hotrow.bench.cpu_work import STEPS, prepare
-from hotrow.cli import main
+from hotrow.command.cli import main
 from hotrow.traces import Samples
 
 SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "1000", "--batch", "64",

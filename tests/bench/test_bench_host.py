@@ -7,11 +7,11 @@ import pytest
 import torch
 from hotrow.bench.host_clock import DEVICE, PartClock, SortCounter
 from hotrow.bench.replay import Recording, Replay
-from hotrow.cli import main
+from hotrow.command.cli import main
+from hotrow.contract.errors import Error
 from hotrow.device import Device
-from hotrow.errors import Error
-from hotrow.memory import empty
-from hotrow.transport import open_transport
+from hotrow.memory.buffer import empty
+from hotrow.memory.transport import open_transport
 
 SMALL = ["--preset", "tiny", "--tables", "2", "--rows", "100", "--batch", "8", "--dim", "4",
          "--warm-up", "1", "--steps", "2", "--learning", "1", "--threads", "1"]

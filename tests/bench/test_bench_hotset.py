@@ -8,8 +8,8 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow.bench.hotset import Learned, Score, variant
-from hotrow.cli import main
-from hotrow.errors import Error
+from hotrow.command.cli import main
+from hotrow.contract.errors import Error
 from hotrow.traces import open_trace
 from hotrow_rtl.config import preset
 

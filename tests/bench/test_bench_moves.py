@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hotrow.cli import main
+from hotrow.command.cli import main
 
 SMALL = ["gather", "--preset", "tiny", "--moved-rows", "3000", "--table-rows", "5000",
          "--ports", "1"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hotrow.bench import plan_native
 from hotrow.bench.plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
-from hotrow.cli import main
+from hotrow.command.cli import main
 from hotrow.kernels.compiler import find_compiler
 
 SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "1000", "--batch", "64",

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hotrow.bench.live_tensors import Watch
 from hotrow.bench.train_baselines import count, filled, ranked_rows
-from hotrow.cli import main
+from hotrow.command.cli import main
 from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.traces import open_trace
 

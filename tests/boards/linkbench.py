@@ -8,8 +8,9 @@ from hotrow_rtl.contract.link_frames import HEADER, HEADER_BYTES, LinkStatus
 from hotrow_rtl.memory.axi import OKAY, SLVERR
 from hotrow_sim.link import endpoint as golden
 from hotrow_sim.memory import Behaviour, MemoryModel
-from hotrow_sim.testing.axi_responders import read_responder, write_responder
-from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
+
+from tests.support.axi_responders import read_responder, write_responder
+from tests.support.benches.stream_bench import STEADY, StreamBench
 
 BASE, BYTES, BLOCK_LOG2, WINDOW = 0x4000, 0x4000, 8, 4
 CARD = {"memory_base": BASE, "memory_bytes": BYTES, "window": WINDOW, "block_log2": BLOCK_LOG2,

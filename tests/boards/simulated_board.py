@@ -33,8 +33,9 @@ def board_library(config, windows=None):
     """
     needs_compiler()
     from hotrow_boards.emit import CARD_MODULE, emit_uart_card
-    from hotrow_sim.testing.boards import serial_board
-    from hotrow_sim.testing.boards.levelled_dram import levelled_program
+
+    from tests.support.boards import serial_board
+    from tests.support.boards.levelled_dram import levelled_program
 
     if windows is None:
         memory = MEMORY_BYTES
@@ -51,7 +52,7 @@ def board_library(config, windows=None):
 
 def open_board(config=ECP5, windows=None):
     """A `SerialBoard` with its clock running."""
-    from hotrow_sim.testing.boards.serial_board import SerialBoard
+    from tests.support.boards.serial_board import SerialBoard
 
     return SerialBoard(board_library(config, windows), CLOCK_HZ)
 

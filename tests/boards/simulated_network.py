@@ -17,7 +17,8 @@ def board_library(config):
     """The shared library of a card on Ethernet; skips the test if tools are missing."""
     needs_compiler()
     from hotrow_boards.emit import CARD_MODULE, emit_udp_card
-    from hotrow_sim.testing.boards import ethernet_board
+
+    from tests.support.boards import ethernet_board
 
     return ethernet_board.board_library(
         emit_udp_card(config, MEMORY_BYTES, CLOCK_KHZ, STATION, IDLE_MS), CARD_MODULE)
@@ -25,7 +26,7 @@ def board_library(config):
 
 def open_board(config=ECP5, **network):
     """An `EthernetBoard` with its clock running."""
-    from hotrow_sim.testing.boards.ethernet_board import EthernetBoard
+    from tests.support.boards.ethernet_board import EthernetBoard
 
     return EthernetBoard(board_library(config), 1000 * CLOCK_KHZ, STATION.address, UDP_PORT,
                          **network)

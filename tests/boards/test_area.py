@@ -6,8 +6,8 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from hotrow import cli
 from hotrow.bench import cli as bench_cli
+from hotrow.command import cli
 from hotrow_boards import area_cli
 from hotrow_boards.depth import deepest
 from hotrow_boards.ultrascale import CAPACITY, by_unit, map_modules, resources, total

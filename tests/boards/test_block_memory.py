@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hotrow_boards.block_memory import BlockMemory
 from hotrow_rtl.memory.axi import BURST_INCR, DECERR, OKAY, AXI4Read, AXI4Write
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 SIZE, BLOCK_LOG2, BUS = 4096, 8, 16
 SHARE = SIZE // 2  # of the memory belongs to each pair of ports

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from hotrow import cli
+from hotrow.command import cli
 from hotrow_boards import design
 from hotrow_boards.board import Variant
 from hotrow_boards.boards import BOARDS

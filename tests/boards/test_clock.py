@@ -8,8 +8,8 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from hotrow import cli
 from hotrow.bench import cli as bench_cli
+from hotrow.command import cli
 from hotrow_boards.clock import CAPACITY, DEVICE, measure
 from hotrow_boards.synthesis import check_fit
 from hotrow_boards.tools import tool

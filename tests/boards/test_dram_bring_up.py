@@ -21,10 +21,10 @@ from hotrow_boards.dram.levelling import Levelling
 from hotrow_boards.dram.program import Section, bring_up
 from hotrow_boards.dram.sequencer import Sequencer
 from hotrow_boards.dram.window import WidestWindow
-from hotrow_sim.testing.benches.stream_bench import StreamBench
-from hotrow_sim.testing.boards.levelled_dram import levelled_program
 
 from tests.boards.generators import needs_litedram
+from tests.support.benches.stream_bench import StreamBench
+from tests.support.boards.levelled_dram import levelled_program
 
 DELAYS, BITSLIPS, LANES, PHASES = 8, 4, 2, 2
 DRAM = Dram(chip="MT41K64M16", lanes=LANES, chip_bytes=1 << 27)

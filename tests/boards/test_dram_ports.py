@@ -7,9 +7,9 @@ from hotrow_boards.dram.shared_read import SharedRead
 from hotrow_boards.dram.shared_write import SharedWrite
 from hotrow_rtl.memory.axi import DECERR, OKAY, AXI4Read, AXI4Write
 from hotrow_sim.memory import Behaviour, MemoryModel
-from hotrow_sim.testing.axi_responders import read_responder, write_responder
 
 from tests.rtl.memory.axi_masters import MastersBench
+from tests.support.axi_responders import read_responder, write_responder
 
 SIZE, BLOCK_LOG2, PAGE = 1 << 14, 8, 4096
 WORD, ADDRESS_WIDTH = 16, 20

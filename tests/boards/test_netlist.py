@@ -22,7 +22,7 @@ endmodule
 
 def exercise(netlist, monkeypatch):
     """Registers and commands through the pins of a netlist of ECPIX-5."""
-    from hotrow_sim.testing.boards.serial_board import SerialBoard, board_library
+    from tests.support.boards.serial_board import SerialBoard, board_library
 
     library = board_library(cell_models() + with_plain_pins(netlist) + WRAPPER, "netlist")
     declared_transports(monkeypatch)

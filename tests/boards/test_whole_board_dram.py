@@ -4,10 +4,10 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import TransportError
-from hotrow.link import transport as link_transport
-from hotrow.link.frames import LinkStatus, Operation
-from hotrow.link.serial_line import SerialLine
-from hotrow.link.session import Session
+from hotrow.transports.link import transport as link_transport
+from hotrow.transports.link.frames import LinkStatus, Operation
+from hotrow.transports.link.serial_line import SerialLine
+from hotrow.transports.link.session import Session
 
 from tests.boards.board_program import run_program
 from tests.boards.generators import needs_litedram

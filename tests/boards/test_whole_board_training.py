@@ -6,7 +6,7 @@ The tables are on the card: a step moves ids, lists and rows, and only `flush` f
 import hotrow
 import numpy as np
 import pytest
-from hotrow.link import udp
+from hotrow.transports.link import udp
 from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.hashing.row_location import split_key
 from hotrow_sim.golden.lookup.counters import pack_key

@@ -7,15 +7,15 @@ from ipaddress import IPv4Address
 import hotrow
 import numpy as np
 import pytest
-from hotrow.contract import LARGEST_PAYLOAD, LINK_COUNTERS, Operation
-from hotrow.link.frames import pack_request
+from hotrow.contract.generated import LARGEST_PAYLOAD, LINK_COUNTERS, Operation
+from hotrow.transports.link.frames import pack_request
 from hotrow_rtl.contract.link_frames import UDP_PORT
-from hotrow_sim.testing.link.ethernet import ARP, BROADCAST, IPV4, Datagram, Frame
 
 from tests.boards.board_program import run_program, train
 from tests.boards.simulated_network import STATION, open_board
 from tests.driver.conftest import random_ids, register_tables, usable
 from tests.driver.links import declared_transports
+from tests.support.link.ethernet import ARP, BROADCAST, IPV4, Datagram, Frame
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 ROUGH = {"loss": 0.05, "repeat": 0.05, "reorder": 0.05, "seed": 7}

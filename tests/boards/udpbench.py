@@ -8,9 +8,9 @@ from amaranth.lib.wiring import connect, flipped
 from hotrow_boards.ethernet.layouts import PEER_BYTES, WORD_BYTES
 from hotrow_boards.ethernet.port import UdpPort
 from hotrow_boards.link.endpoint import LinkEndpoint
-from hotrow_sim.testing.benches.stream_bench import STEADY
 
 from tests.boards.linkbench import REGISTER_WIDTH, WINDOW, LinkBench
+from tests.support.benches.stream_bench import STEADY
 
 
 @dataclass(frozen=True)

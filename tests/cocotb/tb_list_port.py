@@ -8,8 +8,9 @@ from cocotb.clock import Clock
 from hotrow_rtl.config import preset
 from hotrow_rtl.interfaces.records import ReadClient
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour, MemoryModel
-from hotrow_sim.testing.cosim.memory_ports import read_responder
-from hotrow_sim.testing.cosim.streams import RAGGED, STEADY, offer, reset, take
+
+from tests.support.cosim.memory_ports import read_responder
+from tests.support.cosim.streams import RAGGED, STEADY, offer, reset, take
 
 CONFIG = preset("tiny")
 CLIENTS = int(os.environ["CLIENTS"])

@@ -9,8 +9,9 @@ from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.interfaces.records import packed_address as address_layout
 from hotrow_rtl.memory.region_check import RegionCheck
 from hotrow_sim.golden.region_check import Region, check_operand
-from hotrow_sim.testing.cosim.memory_ports import number
-from hotrow_sim.testing.cosim.streams import RAGGED, STEADY, offer, reset, take
+
+from tests.support.cosim.memory_ports import number
+from tests.support.cosim.streams import RAGGED, STEADY, offer, reset, take
 
 CONFIG = preset("tiny")
 REGIONS = {3: Region(0x1000, 256, True), 4: Region(0x2000, 100, False),

@@ -8,8 +8,9 @@ from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import IDENTITY, VERSION
 from hotrow_rtl.contract.registers import GEOMETRY, REGISTERS, Access, registers_of
-from hotrow_sim.testing.cosim.memory_ports import number
-from hotrow_sim.testing.cosim.streams import reset
+
+from tests.support.cosim.memory_ports import number
+from tests.support.cosim.streams import reset
 
 CONFIG = preset("tiny")
 INPUTS = ("queues__{}__tail", "queues__{}__head", "queues__{}__completed", "queues__{}__state",

@@ -14,13 +14,14 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import IDENTITY, Opcode, Status
 from hotrow_sim.memory import Behaviour, MemoryModel
 from hotrow_sim.model import open_transport as open_model
-from hotrow_sim.testing.bare_host import BareHost
-from hotrow_sim.testing.cosim.memory_ports import read_responder, write_responder
-from hotrow_sim.testing.cosim.streams import reset
-from hotrow_sim.testing.cosim.transport import CosimTransport
-from hotrow_sim.testing.fuzz.player import differences, play
-from hotrow_sim.testing.fuzz.rounds import RoundSource
-from hotrow_sim.testing.fuzz.setup import FuzzHost, make_setup
+
+from tests.support.bare_host import BareHost
+from tests.support.cosim.memory_ports import read_responder, write_responder
+from tests.support.cosim.streams import reset
+from tests.support.cosim.transport import CosimTransport
+from tests.support.fuzz.player import differences, play
+from tests.support.fuzz.rounds import RoundSource
+from tests.support.fuzz.setup import FuzzHost, make_setup
 
 CONFIG = preset("tiny")
 ROUNDS = int(os.environ["ROUNDS"])

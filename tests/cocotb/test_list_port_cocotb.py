@@ -1,7 +1,8 @@
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.memory.read_port import DmaReadPort
-from hotrow_sim.testing.cosim.component import component_verilog
+
+from tests.support.cosim.component import component_verilog
 
 CLIENTS = 3
 

@@ -1,6 +1,7 @@
 from hotrow_rtl.config import preset
 from hotrow_rtl.host.register_block import RegisterBlock
-from hotrow_sim.testing.cosim.component import component_verilog
+
+from tests.support.cosim.component import component_verilog
 
 
 def test_register_block(simulate):

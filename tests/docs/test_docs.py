@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from hotrow import cli
+from hotrow.command import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

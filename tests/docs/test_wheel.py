@@ -43,7 +43,7 @@ def test_contents(built):
     assert {name.split("/")[0] for name in names} == {
         "hotrow", "hotrow_rtl", "hotrow_sim", "hotrow_explore", "hotrow_boards",
         f"hotrow-{metadata['Version']}.dist-info"}
-    for needed in ("hotrow/traces/sample.tsv", "hotrow/py.typed", "hotrow/geometry.py",
+    for needed in ("hotrow/traces/sample.tsv", "hotrow/py.typed", "hotrow/contract/geometry.py",
                    "hotrow_explore/data/systems.toml", "hotrow_explore/benchmarks/ecp5.json",
                    "hotrow_sim/verilated/harness.cpp", "hotrow/kernels/group.cpp"):
         assert needed in names, needed

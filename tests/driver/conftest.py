@@ -8,14 +8,14 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import Status
-from hotrow.link import serial_line, udp
-from hotrow.link import transport as link_transport
-from hotrow.memory import Held
-from hotrow_sim.testing.link.serial_card import SerialCard
+from hotrow.memory.buffer import Held
+from hotrow.transports.link import serial_line, udp
+from hotrow.transports.link import transport as link_transport
 
 from tests.boards.simulated_board import ECP5, PATIENCE, open_board
 from tests.boards.simulated_network import open_board as open_network_board
 from tests.driver.links import declared_transports, model_card
+from tests.support.link.serial_card import SerialCard
 
 ROWS = (40, 7, 23)  # of three tables
 DIM = 8

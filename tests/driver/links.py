@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
-from hotrow.contract import QUEUES, REGISTERS
+from hotrow.contract.generated import QUEUES, REGISTERS
 from hotrow_rtl.config import preset
 from hotrow_sim.link.model_card import ModelCard
 
@@ -15,7 +15,7 @@ COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES}
 
 def declared_transports(monkeypatch):
     """Let the driver find the transports that pyproject.toml declares, installed or not."""
-    from hotrow import transport
+    from hotrow.memory import transport
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     monkeypatch.setattr(transport, "entry_points", lambda group: [

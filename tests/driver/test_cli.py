@@ -7,7 +7,7 @@ import sys
 
 import hotrow
 import pytest
-from hotrow import cli
+from hotrow.command import cli
 
 
 class EntryPoint:
@@ -125,7 +125,7 @@ def test_version(capsys):
 
 
 def test_a_reader_that_goes_away():
-    code = ("import sys; from hotrow import cli;"
+    code = ("import sys; from hotrow.command import cli;"
             "cli._run = lambda arguments: print('x' * 100000) or 0;"
             "sys.exit(cli.main([]))")
     reader, writer = os.pipe()
@@ -142,7 +142,7 @@ def test_help(arguments, capsys):
 
 
 def test_the_installed_program():
-    done = subprocess.run([sys.executable, "-m", "hotrow.cli", "doctor", "--json"],
+    done = subprocess.run([sys.executable, "-m", "hotrow.command.cli", "doctor", "--json"],
                           capture_output=True, text=True)
     assert done.returncode in (0, 1) and json.loads(done.stdout)["found"]
 
@@ -157,7 +157,7 @@ def test_completion(line, found, missing, tmp_path):
     out = tmp_path / "completions"
     asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)),
              "_ARGCOMPLETE_IFS": " ", "_ARGCOMPLETE_STDOUT_FILENAME": str(out)}
-    done = subprocess.run([sys.executable, "-m", "hotrow.cli"], env=os.environ | asked,
+    done = subprocess.run([sys.executable, "-m", "hotrow.command.cli"], env=os.environ | asked,
                           capture_output=True, text=True)
     words = set(out.read_text().split())
     assert done.returncode == 0 and found <= words and not missing & words

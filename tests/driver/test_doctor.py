@@ -5,7 +5,7 @@ import shutil
 from importlib.metadata import PackageNotFoundError
 
 import pytest
-from hotrow import cli, doctor
+from hotrow.command import cli, doctor
 
 
 def lose_programs(monkeypatch, *names):

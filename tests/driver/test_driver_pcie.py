@@ -10,15 +10,15 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import RegistrationError, TransportError
-from hotrow.contract import IDENTITY, REGISTERS
+from hotrow.contract.generated import IDENTITY, REGISTERS
 from hotrow.device import Device
-from hotrow.memory import bytes_at
-from hotrow.pcie import transport as pcie
-from hotrow.pcie import vfio
-from hotrow.pcie.bar import enable, find_function, sysfs_bar
-from hotrow.pcie.huge_pages import HugePages, huge_page_bytes
-from hotrow.pcie.transport import PcieTransport
-from hotrow.pcie.vfio import MAP, REGION, UNMAP, VfioFunction, VfioMemory
+from hotrow.memory.buffer import bytes_at
+from hotrow.transports.pcie import transport as pcie
+from hotrow.transports.pcie import vfio
+from hotrow.transports.pcie.bar import enable, find_function, sysfs_bar
+from hotrow.transports.pcie.huge_pages import HugePages, huge_page_bytes
+from hotrow.transports.pcie.transport import PcieTransport
+from hotrow.transports.pcie.vfio import MAP, REGION, UNMAP, VfioFunction, VfioMemory
 from hotrow_rtl.config import preset
 from hotrow_sim.model import Device as Model
 
@@ -392,7 +392,7 @@ def test_huge_pages_of_the_kernels_size(tmp_path):
 def test_too_few_huge_pages(monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
-    monkeypatch.setattr("hotrow.pcie.huge_pages.mmap.mmap", refuse)
+    monkeypatch.setattr("hotrow.transports.pcie.huge_pages.mmap.mmap", refuse)
     with pytest.raises(MemoryError, match=r"pages of 1024 MB, `sysctl vm\.nr_hugepages=6`"):
         HugePages(64, page=1 << 30).empty((5 << 30) // 2, np.uint8)
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hotrow import NO_SLOT, BatchError, CommandError, DeviceError, Opcode, Status
 from hotrow_rtl.config import preset
-from hotrow_sim.testing.fuzz.planning import STARVED
 
 from tests.driver.conftest import BOARDS, ROWS, cleared, open_card, pairs, raw, register_tables
+from tests.support.fuzz.planning import STARVED
 
 TINY, ECP5 = preset("tiny"), preset("ecp5")
 MANY = (400, 70, 230)  # rows of the tables

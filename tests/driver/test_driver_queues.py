@@ -6,7 +6,7 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import CommandError, DeviceError, Future, Status, TransportError
-from hotrow.contract import COMPLETION
+from hotrow.contract.records import COMPLETION
 
 from tests.driver.conftest import picked, random_ids, usable
 

@@ -4,7 +4,7 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import Opcode, PaddedCopyWarning, RegistrationError, Status
-from hotrow.table import _weights
+from hotrow.operands.table import _weights
 
 from tests.driver.conftest import BOARDS, raw, register_tables, usable
 

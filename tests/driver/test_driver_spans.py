@@ -4,7 +4,7 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import BatchError, RegistrationError, Status
-from hotrow.contract import Opcode
+from hotrow.contract.generated import Opcode
 
 from tests.driver.conftest import raw, usable
 

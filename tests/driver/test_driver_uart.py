@@ -8,11 +8,11 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import TransportError
-from hotrow.link.serial_line import RATES
-from hotrow_sim.testing.link.serial_card import SerialCard
+from hotrow.transports.link.serial_line import RATES
 
 from tests.driver.conftest import register_tables, usable
 from tests.driver.links import declared_transports, model_card
+from tests.support.link.serial_card import SerialCard
 
 
 @pytest.fixture

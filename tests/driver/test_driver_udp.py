@@ -7,12 +7,12 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import TransportError
-from hotrow.contract import LARGEST_PAYLOAD, Operation
-from hotrow.link.frames import pack_request
-from hotrow_sim.testing.link.udp_card import UdpCard
+from hotrow.contract.generated import LARGEST_PAYLOAD, Operation
+from hotrow.transports.link.frames import pack_request
 
 from tests.driver.conftest import random_ids, register_tables, usable
 from tests.driver.links import declared_transports, model_card
+from tests.support.link.udp_card import UdpCard
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """Output for people of every command: 80 columns, results on standard output, no progress bar."""
 
 import pytest
-from hotrow import cli
+from hotrow.command import cli
 
 LOG = ["--trace", "sample", "--ids", "item,user", "--batch-size", "20"]
 TRAIN = ["train", *LOG, "--label", "clicked", "--transport", "model", "--mlp-scale", "0.05",

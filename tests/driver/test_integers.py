@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hotrow.integers import first_appearances, grouped, repeats
+from hotrow.operands.integers import first_appearances, grouped, repeats
 
 
 @pytest.mark.parametrize("bits", [1, 4, 42, 63, 64])

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 from hotrow import Error
-from hotrow.geometry import PRESETS
-from hotrow.limits import check_batch
+from hotrow.command.limits import check_batch
+from hotrow.contract.geometry import PRESETS
 
 
 def test_a_batch_that_another_card_takes():

@@ -4,8 +4,8 @@ import zlib
 
 import numpy as np
 import pytest
-from hotrow.link import frames, slip
-from hotrow.link.address_ranges import AddressRanges
+from hotrow.transports.link import frames, slip
+from hotrow.transports.link.address_ranges import AddressRanges
 from hotrow_sim.link import endpoint
 from hotrow_sim.link.slip import SlipDecoder, slip_encode
 

@@ -7,11 +7,11 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import HostWriteError, RegistrationError, TransportError
-from hotrow.contract import COMMAND, COMPLETION
+from hotrow.contract.records import COMMAND, COMPLETION
 from hotrow.device import Device
-from hotrow.link.card_memory import CardMemory
-from hotrow.link.session import Session
-from hotrow.link.transport import LinkTransport
+from hotrow.transports.link.card_memory import CardMemory
+from hotrow.transports.link.session import Session
+from hotrow.transports.link.transport import LinkTransport
 
 from tests.driver.links import RoughChannel, model_card
 

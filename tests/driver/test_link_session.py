@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow import TransportError
-from hotrow.contract import Operation
+from hotrow.contract.generated import Operation
 from hotrow.device import Device
-from hotrow.link.card_memory import CardMemory
-from hotrow.link.session import Session
-from hotrow.link.transport import LinkTransport
+from hotrow.transports.link.card_memory import CardMemory
+from hotrow.transports.link.session import Session
+from hotrow.transports.link.transport import LinkTransport
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.link_frames import LinkStatus
 from hotrow_sim.link.endpoint import LinkEndpoint

@@ -4,7 +4,7 @@ import argparse
 import json
 
 import pytest
-from hotrow import cli, terminal
+from hotrow.command import cli, terminal
 from rich.console import Console
 
 NAN, INFINITE = float("nan"), float("inf")

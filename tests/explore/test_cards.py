@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hotrow.cli import main
+from hotrow.command.cli import main
 from hotrow_explore import cards, constants, systems, workloads
 from hotrow_explore.constants import read
 from hotrow_explore.placements import Question

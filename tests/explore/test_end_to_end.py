@@ -5,7 +5,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hotrow.cli import main
+from hotrow.command.cli import main
 from hotrow_explore.end_to_end import LABELS
 from hotrow_explore.virtual_clock import BatchTimes, Schedule
 

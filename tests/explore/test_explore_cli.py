@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from hotrow import cli
+from hotrow.command import cli
 from hotrow_explore import sweeps
 
 

@@ -4,8 +4,8 @@ import json
 from argparse import Namespace
 
 import pytest
-from hotrow.cli import main
-from hotrow.terminal import Steps
+from hotrow.command.cli import main
+from hotrow.command.terminal import Steps
 from hotrow_explore import constants, headlines, validate
 from hotrow_explore.constants import read
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hotrow.cli import main
+from hotrow.command.cli import main
 from hotrow_explore.policies.bounds import belady, least_recent
 from hotrow_explore.policies.study import sized, study
 from hotrow_rtl.config import preset

@@ -5,7 +5,7 @@ from math import log
 from pathlib import Path
 
 import pytest
-from hotrow import cli
+from hotrow.command import cli
 from hotrow_explore import constants, report, validate
 
 KNOWN = constants.load()

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.kernels import compiler, library
 from hotrow.kernels.grouping import Grouper
 

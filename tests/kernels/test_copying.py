@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.kernels.copying import copy_rows, place_slots
 
 from tests.kernels.draws import DTYPES, draw_rows, same_bits

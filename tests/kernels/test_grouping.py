@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import torch
-from hotrow.errors import Error
-from hotrow.integers import numbered
+from hotrow.contract.errors import Error
 from hotrow.kernels.grouping import Grouper
+from hotrow.operands.integers import numbered
 
 
 def in_order(slots):

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.kernels.ids import flatten_ids
 
 ROWS, FIRST = torch.tensor([10, 20, 5]), torch.tensor([0, 16, 48])

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.kernels.copying import assign_slots, mark_dirty
 from hotrow.kernels.listing import HitCounter, locate_rows, select_rows
 

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.kernels.grouping import Grouper
 from hotrow.kernels.pooling import BagLayout, merge_sums, pool_bags, sum_blocks, sum_gradients
 from hotrow.torch.optim.arithmetic import pool, sum_duplicates

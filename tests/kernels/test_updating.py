@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.kernels.updating import first_not_finite, update_rows
 from hotrow.torch.optim.rules import SGD, Adagrad, RowwiseAdagrad, Rule
 

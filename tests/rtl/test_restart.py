@@ -46,8 +46,9 @@ from hotrow_rtl.mover.flush_timer import MIN_CYCLES
 from hotrow_rtl.mover.port.payloads import row_transfer, transfer_setting
 from hotrow_rtl.mover.port.port import RowPort
 from hotrow_rtl.primitives.fifo import RamFifo
-from hotrow_sim.testing.on_memory import OnMemory
-from hotrow_sim.testing.restart_harness import Case, below, check_restart, constant, payload
+
+from tests.support.on_memory import OnMemory
+from tests.support.restart_harness import Case, below, check_restart, constant, payload
 
 TINY = preset("tiny")
 TABLES = {"reset": False, "mirror": ("table_update.enable", "table_update.index",

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from hotrow_sim.testing.stall_harness import check_stalls
 
 from tests.rtl.test_restart import CASES, PORTS
+from tests.support.stall_harness import check_stalls
 
 NOT_USED = {"DmaReadPort": (), "DmaWritePort": ("written.1",),
             "RowPort": ("read_rows", "read_words", "written.1")}

@@ -27,9 +27,10 @@ from hotrow_sim.golden.records import (
     encode,
 )
 from hotrow_sim.memory import SLVERR, Behaviour, MemoryModel
-from hotrow_sim.testing.axi_lite_master import AXI4LiteMaster
-from hotrow_sim.testing.axi_responders import read_responder, write_responder
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.axi_lite_master import AXI4LiteMaster
+from tests.support.axi_responders import read_responder, write_responder
+from tests.support.benches.stream_bench import StreamBench
 
 TINY = preset("tiny")
 # The units that these tests use: the full card takes twice as long to elaborate.

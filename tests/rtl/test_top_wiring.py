@@ -8,7 +8,8 @@ from amaranth.lib import wiring
 from amaranth.sim import Simulator
 from hotrow_rtl import top
 from hotrow_rtl.config import preset
-from hotrow_sim.testing.axi_lite_master import AXI4LiteMaster
+
+from tests.support.axi_lite_master import AXI4LiteMaster
 
 CONFIG = replace(preset("tiny"), result_ports=2)
 CLEARED = ("CommandQueue", "LookupEngine", "RowMover", "EventCounters")

@@ -12,7 +12,7 @@ import hotrow
 import numpy as np
 import torch
 import torch.distributed as dist
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.torch import (
     SGD,
     Adagrad,

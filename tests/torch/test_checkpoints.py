@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (

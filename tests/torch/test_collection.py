@@ -7,7 +7,7 @@ import hotrow
 import numpy as np
 import pytest
 import torch
-from hotrow.errors import BatchError
+from hotrow.contract.errors import BatchError
 from hotrow.torch import SGD, Adagrad, HotEmbeddingBag, HotEmbeddingBagCollection, TableConfig
 from hotrow.torch.features.configs import TableGroup
 from torch import nn

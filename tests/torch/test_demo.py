@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hotrow.cli import main
+from hotrow.command.cli import main
 
 QUICK = ["--trace", "zipf:1.3:2000", "--batches", "4", "--batch-size", "128", "--mlp-scale", "0.1",
          "--slots", "4096"]

@@ -7,7 +7,7 @@ import stat
 import numpy as np
 import pytest
 import torch
-from hotrow.errors import BatchError, Error
+from hotrow.contract.errors import BatchError, Error
 from hotrow.torch import (
     Checkpoint,
     HotEmbeddingBag,

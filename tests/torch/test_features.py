@@ -7,7 +7,7 @@ import hotrow
 import numpy as np
 import pytest
 import torch
-from hotrow.errors import BatchError
+from hotrow.contract.errors import BatchError
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
 from torch import nn
 

@@ -6,7 +6,7 @@ import threading
 import hotrow
 import pytest
 import torch
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
 from torch import nn
 from torch.utils.checkpoint import checkpoint

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 import torch
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, convert
 from torch import nn
 from torch.optim.swa_utils import AveragedModel

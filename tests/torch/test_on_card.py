@@ -4,8 +4,8 @@ import hotrow
 import pytest
 import torch
 from hotrow import HostWriteError, RegistrationError
-from hotrow.link.transport import LinkTransport
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow.transports.link.transport import LinkTransport
 from hotrow_sim.link.local_channel import LocalChannel
 from hotrow_sim.link.model_card import ModelCard
 

@@ -1,5 +1,5 @@
 import pytest
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.torch.training.options import HotBudget, TrainOptions
 
 SLOTS, TABLE_ROWS, ROW_BYTES = 16384, 10_000, 64

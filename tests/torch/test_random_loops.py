@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import hotrow
 import pytest
 import torch
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
 from hotrow.torch.features import bags as forms
 from hotrow.torch.store.cached import CachedStore

@@ -3,7 +3,7 @@
 import hotrow
 import pytest
 import torch
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBag, conversion, convert
 from hotrow.torch import HotEmbeddingBagCollection as Collection
 from hotrow.torch.collection.saved_state import SavedState

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.torch import ShardedEmbeddingBagCollection, TableConfig
 
 from tests.torch import rank_training

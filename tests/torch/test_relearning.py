@@ -7,7 +7,7 @@ import hotrow
 import numpy as np
 import pytest
 import torch
-from hotrow.cli import main
+from hotrow.command.cli import main
 from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.torch.optim.rules import SGD
 from hotrow.torch.training.check import StepCheck

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from hotrow.cli import main
+from hotrow.command.cli import main
 from hotrow.torch.store.cached import CachedStore
 from hotrow.torch.store.host_tables import HostTables
 

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from hotrow.errors import Error
+from hotrow.contract.errors import Error
 from hotrow.torch import (
     SGD,
     Adam,

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 from hotrow import Error
-from hotrow.cli import main
+from hotrow.command.cli import main
 from hotrow.torch import Checkpoint
 
 from tests.torch.test_train_cli import CRITEO, FIELDS, MODEL, RETAIL, RETAIL_COLUMNS, SMALL, needs

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hotrow.cli import main
+from hotrow.command.cli import main
 
 # The data lies beside the repository; a checkout elsewhere can say where with HOTROW_SHARED_DATA.
 DATA = Path(os.environ.get(

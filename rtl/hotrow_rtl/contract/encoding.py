@@ -1,8 +1,8 @@
 """The device contract: commands, completions, list entries and status codes.
 
 This module and ``registers`` define every number of the contract, ``commands`` describes what each
-command does. Hardware, models, the driver's ``hotrow._contract``, the C header and docs/contract.md
-are derived from them (see ``render``).
+command does. Hardware, models, the driver's ``hotrow.contract.generated``, the C header and
+docs/contract.md are derived from them (see ``render``).
 
 An *address* in a command or register is a packed pair: the handle of a registered region in bits
 63..48, a byte offset into that region in bits 47..0. All fields are little-endian.

@@ -1,7 +1,7 @@
 """The frames of a link, by which a host reaches a card that does not share its memory.
 
 A request is a header, a payload if it writes, and a CRC; the card answers each with such a frame.
-Gateware, golden endpoint and the driver's ``hotrow._contract`` are derived from this module.
+Gateware, golden endpoint and the driver's ``hotrow.contract.generated`` are derived from it.
 """
 
 from enum import IntEnum

@@ -111,7 +111,7 @@ def committed(root: Path) -> dict[Path, str]:
     """The generated files of the repository at `root`, and the text of each."""
     text = render()
     return {
-        root / "sw_driver" / "hotrow" / "_contract.py": driver_module(_CONSTANTS),
+        root / "sw_driver" / "hotrow" / "contract" / "generated.py": driver_module(_CONSTANTS),
         root / "docs" / "contract.md": text["contract.md"],
         root / "docs" / "link.md": text["link.md"],
     }

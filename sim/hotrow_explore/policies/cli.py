@@ -2,10 +2,10 @@
 
 import argparse
 
-from hotrow import options as shared
 from hotrow.bench import options as bench
 from hotrow.bench.lookups import batch_count
-from hotrow.terminal import Steps, print_json, show
+from hotrow.command import options as shared
+from hotrow.command.terminal import Steps, print_json, show
 from hotrow_rtl.config import preset
 from hotrow_sim.golden.training_pipeline import StageOffsets
 

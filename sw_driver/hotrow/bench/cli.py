@@ -4,9 +4,9 @@ import sys
 from importlib import import_module
 from importlib.metadata import entry_points
 
-from ..extras import advice
-from ..limits import check_batch
-from ..options import positive, positives
+from ..command.limits import check_batch
+from ..command.options import positive, positives
+from ..contract.extras import advice
 from . import options as shared
 
 GROUP = "hotrow.benches"  # entry points of the benchmarks of other packages
@@ -108,7 +108,7 @@ def run(options) -> int:
     Error
         The trace or the geometry does not fit.
     """
-    from ..terminal import Steps, print_json, show
+    from ..command.terminal import Steps, print_json, show
 
     trace = shared.trace_of(options) if options.trace else None
     if trace and not getattr(options, "room", None):  # which reduces the batch

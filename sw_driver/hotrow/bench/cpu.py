@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from ..errors import Error
+from ..contract.errors import Error
 from . import cpu_numpy, lookups
 from .cpu_work import LARGEST_TOTAL, SPLIT, STEPS, prepare
 from .options import device_of

@@ -13,13 +13,13 @@ from statistics import median
 import torch
 from torch import nn
 
+from ..contract.errors import Error
 from ..device import Device
-from ..errors import Error
+from ..memory.transport import open_transport
 from ..torch import HotEmbeddingBagCollection, TableConfig, convert
 from ..torch.collection.bag_calls import joined_bags
 from ..torch.collection.collection import MODES
 from ..torch.optim.rules import OPTIMIZERS
-from ..transport import open_transport
 from .fbgemm import Absent, table_batched
 from .host_clock import DEVICE, TRANSPORT, PartClock, SortCounter
 from .host_passes import passes

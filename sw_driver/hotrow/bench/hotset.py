@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..errors import Error
-from ..geometry import Preset
-from ..geometry import preset as preset_of
+from ..contract.errors import Error
+from ..contract.geometry import Preset
+from ..contract.geometry import preset as preset_of
 from . import lookups
 from .options import device_of, sets_of
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..batch import Batch
+from ..contract.errors import Error
 from ..device import Device
-from ..errors import Error
-from ..memory import empty
-from ..results import RowList
+from ..memory.buffer import empty
+from ..operands.batch import Batch
+from ..operands.results import RowList
 from ..traces import Trace
 
 IN_FLIGHT = 8  # commands in the ring, so that the card does not wait for the host

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Error
-from ..geometry import preset
-from ..memory import empty
+from ..contract.errors import Error
+from ..contract.geometry import preset
+from ..memory.buffer import empty
 from .cpu import best_seconds
 from .move_kinds import KINDS
 from .options import device_of

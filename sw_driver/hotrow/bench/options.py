@@ -1,9 +1,9 @@
 """Options that benchmarks share, and the traces and devices that they name."""
 
 from .. import open as open_device
-from .. import options as shared
-from ..errors import Error
-from ..options import add_json, names, natural, positive, rate, window
+from ..command import options as shared
+from ..command.options import add_json, names, natural, positive, rate, window
+from ..contract.errors import Error
 from ..traces import open_trace
 
 # Memories of `sim`, with their default latency in cycles.

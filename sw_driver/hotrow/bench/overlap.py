@@ -7,8 +7,8 @@ which the host sets once they are in their rings, so that the time of the host i
 
 import numpy as np
 
-from ..errors import Error
-from ..memory import empty
+from ..contract.errors import Error
+from ..memory.buffer import empty
 from . import lookups
 from .options import device_of
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Error
-from ..geometry import Preset
-from ..geometry import preset as preset_of
+from ..contract.errors import Error
+from ..contract.geometry import Preset
+from ..contract.geometry import preset as preset_of
 from ..kernels.compiler import find_compiler
 from . import lookups, plan_native
 from .cpu_work import LARGEST_TOTAL

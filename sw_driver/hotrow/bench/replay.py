@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..errors import Error
+from ..contract.errors import Error
 
 _LARGEST = 96 << 20  # bytes of an array that is watched; the driver reads no table
 

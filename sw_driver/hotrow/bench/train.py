@@ -11,9 +11,9 @@ from statistics import median
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from ..errors import Error
-from ..geometry import preset
-from ..limits import check_memory
+from ..command.limits import check_memory
+from ..contract.errors import Error
+from ..contract.geometry import preset
 from ..torch.memory.tables import EmbeddingTables
 from ..torch.optim.rules import OPTIMIZERS
 from ..torch.training.dlrm import DLRM

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 from .. import device as driver
-from ..errors import Error
-from ..geometry import preset as preset_of
+from ..contract.errors import Error
+from ..contract.geometry import preset as preset_of
 from ..torch.training.collection_trainer import CollectionTrainer
 from .options import sets_of
 

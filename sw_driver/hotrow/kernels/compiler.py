@@ -11,7 +11,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from ..errors import Error
+from ..contract.errors import Error
 
 # Options that keep the bits: products and sums are fused only where the source says so.
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-ffp-contract=off", "-fno-math-errno",

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ..errors import Error
+from ..contract.errors import Error
 from .library import Integers, address, library, pointer, threads_for
 
 

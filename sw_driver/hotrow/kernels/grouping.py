@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..errors import Error
+from ..contract.errors import Error
 from .library import Integers, library
 
 

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from ..errors import Error
+from ..contract.errors import Error
 from .library import Integers, library, pointer
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from ..errors import Error
+from ..contract.errors import Error
 from . import compiler
 
 _WORK_PER_THREAD = 1 << 17  # elements that pay for a thread

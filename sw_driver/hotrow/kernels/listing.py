@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ..errors import Error
+from ..contract.errors import Error
 from .library import address, library
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch.nn.functional import embedding_bag
 
-from ..errors import Error
+from ..contract.errors import Error
 from .library import Bags, Integers, Table, library, pointer, threads_for
 
 

@@ -4,7 +4,7 @@ import ctypes
 
 import torch
 
-from ..errors import Error
+from ..contract.errors import Error
 from .library import Integers, Table, library, threads_for
 
 _RULES = {"sgd": (0, 0), "rowwise_adagrad": (1, 1), "adagrad": (2, 2)}  # code, dimensions of state

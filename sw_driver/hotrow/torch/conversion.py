@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from ..errors import Error
+from ..contract.errors import Error
 from .collection.bag_calls import joined_bags
 from .collection.collection import HotEmbeddingBagCollection, refuse_ranks
 from .collection.embedding import HotEmbedding

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..extras import advice
+from ..contract.extras import advice
 from .trace import TraceError
 
 LARGEST_ID, LARGEST_HASHED = 2**32 - 1, 2**63 - 1

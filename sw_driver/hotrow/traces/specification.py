@@ -2,7 +2,7 @@
 
 from importlib.resources import files
 
-from ..options import TRACES
+from ..command.options import TRACES
 from .criteo import open_criteo
 from .drifting import PERIOD, DriftingTrace
 from .log import open_log

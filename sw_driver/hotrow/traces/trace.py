@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import Error
+from ..contract.errors import Error
 
 
 class TraceError(Error):

@@ -7,9 +7,10 @@ from hotrow_rtl.config import PRESETS
 from hotrow_sim.cost.arithmetic import bag_arithmetic_bits
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cycles.arithmetic import mean_cycles, pool_cycles
-from hotrow_sim.testing.benches.float_cases import CORNERS, fractions, numbers
-from hotrow_sim.testing.benches.pool_bench import TYPES, Bags, check_rows, run_pool
-from hotrow_sim.testing.benches.stream_bench import RAGGED
+
+from tests.support.benches.float_cases import CORNERS, fractions, numbers
+from tests.support.benches.pool_bench import TYPES, Bags, check_rows, run_pool
+from tests.support.benches.stream_bench import RAGGED
 
 UNITS = {name: config.units for name, config in PRESETS.items()}
 TINY, ONE, WIDE = UNITS["tiny"], UNITS["ecp5"], UNITS["alveo-u55c"]

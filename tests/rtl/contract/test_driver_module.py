@@ -3,18 +3,18 @@
 from dataclasses import fields, replace
 
 import pytest
-from hotrow import _contract, contract, geometry
+from hotrow.contract import generated, geometry, records
 from hotrow_rtl import config
 from hotrow_rtl.contract import commands, encoding, link_frames, registers
 
 ENUMS = [kind for module in (encoding, link_frames) for kind in vars(module).values()
          if isinstance(kind, type) and issubclass(kind, int)
-         and kind.__module__ == module.__name__ and hasattr(_contract, kind.__name__)]
+         and kind.__module__ == module.__name__ and hasattr(generated, kind.__name__)]
 
 
 @pytest.mark.parametrize("kind", ENUMS, ids=lambda kind: kind.__name__)
 def test_enumerations(kind):
-    driver = getattr(_contract, kind.__name__)
+    driver = getattr(generated, kind.__name__)
     assert {each.name: each.value for each in driver} == {each.name: each.value for each in kind}
 
 
@@ -25,22 +25,22 @@ def test_every_enumeration_is_there():
 
 
 def test_texts_and_tables():
-    assert {each.name: text for each, text in _contract.STATUS_DOC.items()} == {
+    assert {each.name: text for each, text in generated.STATUS_DOC.items()} == {
         each.name: each.doc for each in encoding.Status}
-    assert {each.name: text for each, text in _contract.LINK_STATUS_DOC.items()} == {
+    assert {each.name: text for each, text in generated.LINK_STATUS_DOC.items()} == {
         each.name: each.doc for each in link_frames.LinkStatus}
-    assert {opcode.name: queue for opcode, queue in _contract.QUEUE_OF.items()} == {
+    assert {opcode.name: queue for opcode, queue in generated.QUEUE_OF.items()} == {
         opcode.name: command.queue for opcode, command in commands.COMMANDS.items()}
-    assert {name: each.offset for name, each in registers.REGISTERS.items()} == _contract.REGISTERS
-    assert _contract.QUEUES == encoding.QUEUES
-    assert tuple(link_frames.COUNTERS) == _contract.LINK_COUNTERS
+    assert {name: each.offset for name, each in registers.REGISTERS.items()} == generated.REGISTERS
+    assert generated.QUEUES == encoding.QUEUES
+    assert tuple(link_frames.COUNTERS) == generated.LINK_COUNTERS
 
 
 @pytest.mark.parametrize("record, source, size", [
-    (contract.COMMAND, encoding.OPERANDS, encoding.COMMAND_BYTES),
-    (contract.COMPLETION, encoding.COMPLETION, encoding.COMPLETION_BYTES),
-    (contract.ROW_ENTRY, encoding.ROW_ENTRY, encoding.ROW_ENTRY_BYTES),
-    (contract.HARVEST_ENTRY, encoding.HARVEST_ENTRY, encoding.HARVEST_ENTRY_BYTES),
+    (records.COMMAND, encoding.OPERANDS, encoding.COMMAND_BYTES),
+    (records.COMPLETION, encoding.COMPLETION, encoding.COMPLETION_BYTES),
+    (records.ROW_ENTRY, encoding.ROW_ENTRY, encoding.ROW_ENTRY_BYTES),
+    (records.HARVEST_ENTRY, encoding.HARVEST_ENTRY, encoding.HARVEST_ENTRY_BYTES),
 ], ids=["command", "completion", "row entry", "harvest entry"])
 def test_records(record, source, size):
     assert record.itemsize == size

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hotrow_rtl.float.add import Add
 from hotrow_sim.golden.float import fused_multiply_add
-from hotrow_sim.testing.benches.float_bench import check, run, run_verilated
-from hotrow_sim.testing.benches.float_cases import (
+
+from tests.support.benches.float_bench import check, run, run_verilated
+from tests.support.benches.float_cases import (
     CORNERS,
     ONE,
     finite,
@@ -13,7 +14,7 @@ from hotrow_sim.testing.benches.float_cases import (
     numbers,
     products,
 )
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
+from tests.support.benches.stream_bench import RAGGED, STEADY
 
 
 def cases(count, seed):

@@ -5,9 +5,10 @@ import pytest
 from hotrow_rtl.float.convert import Narrow, Widen
 from hotrow_rtl.float.formats import ElementType
 from hotrow_sim.golden.float import narrow, widen
-from hotrow_sim.testing.benches.float_bench import check, run, run_verilated
-from hotrow_sim.testing.benches.float_cases import CORNERS, finite, halfway, numbers, products
-from hotrow_sim.testing.benches.stream_bench import RAGGED
+
+from tests.support.benches.float_bench import check, run, run_verilated
+from tests.support.benches.float_cases import CORNERS, finite, halfway, numbers, products
+from tests.support.benches.stream_bench import RAGGED
 
 SHAPES = {"fp16": (10, 5), "bf16": (7, 8)}  # fraction and exponent bits
 KINDS = ["fp32", *SHAPES]

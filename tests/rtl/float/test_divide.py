@@ -5,9 +5,10 @@ import pytest
 from hotrow_rtl.float.divide import Divide
 from hotrow_sim.cycles.float import divide_cycles
 from hotrow_sim.golden.float import divide
-from hotrow_sim.testing.benches.float_bench import check, run, run_verilated
-from hotrow_sim.testing.benches.float_cases import CORNERS, ONE, divide_cases, products
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
+
+from tests.support.benches.float_bench import check, run, run_verilated
+from tests.support.benches.float_cases import CORNERS, ONE, divide_cases, products
+from tests.support.benches.stream_bench import RAGGED, STEADY
 
 
 def check_all(results, cycles, a, b, seed):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from hotrow_rtl.float.from_integer import IntegerToFloat
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 OPERANDS = np.unique([0, *(1 << place for place in range(24)),
                       *((1 << place) - 1 for place in range(1, 25)), 0x555555, 0xAAAAAA])

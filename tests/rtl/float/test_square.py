@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hotrow_rtl.float.square import Square
 from hotrow_sim.golden.float import fused_multiply_add
-from hotrow_sim.testing.benches.float_bench import check, run, run_verilated
-from hotrow_sim.testing.benches.float_cases import CORNERS, MINUS_ZERO, numbers
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
+
+from tests.support.benches.float_bench import check, run, run_verilated
+from tests.support.benches.float_cases import CORNERS, MINUS_ZERO, numbers
+from tests.support.benches.stream_bench import RAGGED, STEADY
 
 
 def compare(operands, seed=None, results=None, gaps=STEADY):

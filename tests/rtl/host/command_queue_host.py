@@ -15,7 +15,8 @@ from hotrow_rtl.host.command_queue import CommandQueue
 from hotrow_rtl.interfaces.records import COMMAND_PART
 from hotrow_rtl.interfaces.records import command as command_layout
 from hotrow_sim.golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
-from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
+
+from tests.support.benches.stream_bench import STEADY, StreamBench
 
 CONFIG = preset("tiny")
 COMMANDS_AT, COMPLETIONS_AT, LISTS_AT = 0x1000, 0x8000, 0x1_0000

@@ -5,7 +5,8 @@ import pytest
 from hotrow_rtl.config import LIST_ALIGNMENT, preset
 from hotrow_rtl.host.batch_order import RESULTS, BatchOrder
 from hotrow_rtl.interfaces.records import BATCHES_IN_FLIGHT
-from hotrow_sim.testing.benches.stream_bench import StreamBench, pulse
+
+from tests.support.benches.stream_bench import StreamBench, pulse
 
 CONFIG = preset("tiny")
 TOP = 1 << CONFIG.address_width

@@ -9,8 +9,9 @@ from hotrow_rtl.contract.encoding import BatchFlag, Opcode, Status, packed_addre
 from hotrow_rtl.host.command_executor import CommandExecutor
 from hotrow_rtl.interfaces.records import BATCHES_IN_FLIGHT
 from hotrow_sim.golden.region_check import unpack_address
-from hotrow_sim.testing.benches.command_parts import receive, submit
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.command_parts import receive, submit
+from tests.support.benches.stream_bench import StreamBench
 
 CONFIG = preset("tiny")
 BATCHES = (Opcode.OBSERVE, Opcode.SPLIT)

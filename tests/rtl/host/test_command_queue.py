@@ -8,7 +8,6 @@ from hotrow_rtl.contract.encoding import (
     Status,
     packed_address,
 )
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 from tests.rtl.host.command_queue_host import (
     COMMANDS_AT,
@@ -22,6 +21,7 @@ from tests.rtl.host.command_queue_host import (
     install,
     nop,
 )
+from tests.support.benches.stream_bench import RAGGED, STEADY
 
 
 @pytest.mark.parametrize("entries_log2", [

@@ -34,7 +34,8 @@ from hotrow_sim.golden.command_validator import lists, validate
 from hotrow_sim.golden.outcome import Outcome
 from hotrow_sim.golden.records import COMMAND_RECORD, decode, encode
 from hotrow_sim.golden.region_check import Region, Table
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 CONFIG = replace(preset("tiny"), batch_lookups=1 << 16)
 SIZE = 1000

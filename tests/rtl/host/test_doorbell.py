@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hotrow_rtl.host.doorbell import Doorbell
 from hotrow_sim.model.wrapping import ahead
-from hotrow_sim.testing.benches.stream_bench import StreamBench, pulse
+
+from tests.support.benches.stream_bench import StreamBench, pulse
 
 WORD = (1 << 32) - 1
 

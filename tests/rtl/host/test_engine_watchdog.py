@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.host.engine_watchdog import EngineWatchdog
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 CONFIG = replace(preset("tiny"), burst_beats=4)
 QUIET_LOG2 = 6

@@ -5,7 +5,8 @@ from itertools import cycle
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.host.region_arbiter import RegionArbiter
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 CONFIG = preset("tiny")
 CLIENTS = 3

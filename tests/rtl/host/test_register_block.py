@@ -8,8 +8,9 @@ from hotrow_rtl.config import PRESETS, preset
 from hotrow_rtl.contract.encoding import IDENTITY, QUEUES, VERSION
 from hotrow_rtl.contract.registers import GEOMETRY, REGISTERS, Access, registers_of
 from hotrow_rtl.host.register_block import _PLAIN, RegisterBlock
-from hotrow_sim.testing.axi_lite_master import AXI4LiteMaster
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.axi_lite_master import AXI4LiteMaster
+from tests.support.benches.stream_bench import StreamBench
 
 OKAY, SLVERR = 0, 2
 CONFIG = preset("tiny")

@@ -12,7 +12,8 @@ from hotrow_rtl.interfaces.records import row_entry
 from hotrow_rtl.lists.lane_packer import LanePacker
 from hotrow_rtl.lists.unpacker_packer import Packer
 from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,

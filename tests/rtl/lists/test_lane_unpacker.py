@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.lists.lane_unpacker import LaneUnpacker
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 BUSES = {16: TINY, 64: replace(TINY, bus_bytes=64, counter_sets=256, directory_sets=256,

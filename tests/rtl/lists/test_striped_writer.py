@@ -11,7 +11,8 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.lists.striped_writer import ANY_BYTES, Element, StripedWriter
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lists import striped_writer_bits
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 LONG = dataclasses.replace(TINY, name="bursts-16", burst_beats=16)

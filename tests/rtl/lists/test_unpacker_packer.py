@@ -10,7 +10,8 @@ from hotrow_rtl.config import PRESETS
 from hotrow_rtl.interfaces.records import row_entry
 from hotrow_rtl.lists.unpacker_packer import Packer, Unpacker
 from hotrow_rtl.lists.wide_packer import WidePacker, list_packer
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 PATTERNS = pytest.mark.parametrize(
     "gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED), (RAGGED, RAGGED)],

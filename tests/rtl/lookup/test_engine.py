@@ -22,9 +22,10 @@ from hotrow_sim.golden.lookup.counters import Counters
 from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.golden.lookup.reader import beats_of, read_batch
 from hotrow_sim.golden.lookup.splitter import split
-from hotrow_sim.testing.benches.command_parts import drop, submit
-from hotrow_sim.testing.benches.list_bench import ListMemory
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.command_parts import drop, submit
+from tests.support.benches.list_bench import ListMemory
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False, tables=8, counter_sets=64,
                            miss_entries=32, directory_sets=64, batch_samples=128)

@@ -9,8 +9,9 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_BATCH, BatchFlag, Opcode, PlanFlag, PlanPolicy, Status
 from hotrow_rtl.lookup.combiner.pipeline_depth import latency
 from hotrow_sim.golden.lookup.directory import Directory
-from hotrow_sim.testing.benches.plan_bench import PlanBench
-from hotrow_sim.testing.benches.stream_bench import RAGGED
+
+from tests.support.benches.plan_bench import PlanBench
+from tests.support.benches.stream_bench import RAGGED
 
 TINY = replace(preset("tiny"), tables=8, counter_sets=64, miss_entries=32,
                directory_sets=64, batch_samples=256, stamp_bits=5)

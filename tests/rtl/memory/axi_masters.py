@@ -3,7 +3,8 @@
 import numpy as np
 from hotrow_rtl.config import log2
 from hotrow_rtl.memory.axi import BURST_INCR
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 
 class MastersBench(StreamBench):

@@ -7,8 +7,9 @@ import numpy as np
 from hotrow_rtl.config import PRESETS
 from hotrow_rtl.memory.read_port import DmaReadPort
 from hotrow_sim.memory import Behaviour, MemoryModel
-from hotrow_sim.testing.axi_responders import read_responder
-from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
+
+from tests.support.axi_responders import read_responder
+from tests.support.benches.stream_bench import STEADY, StreamBench
 
 TINY, WIDE = PRESETS["tiny"], PRESETS["alveo-u55c"]
 BASE, SIZE = 0xA_0000_0000, 1 << 16

@@ -8,7 +8,8 @@ from hotrow_rtl.config import PRESETS
 from hotrow_rtl.interfaces.records import LIST_BYTES_WIDTH
 from hotrow_rtl.memory.burst_scheduler import BurstScheduler
 from hotrow_rtl.memory.bursts import word_width
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = PRESETS["tiny"]
 

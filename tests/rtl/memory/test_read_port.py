@@ -8,7 +8,6 @@ import pytest
 from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR, LIST_BYTES_WIDTH
 from hotrow_rtl.memory.read_port import DmaReadPort
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 from tests.rtl.memory.read_port_bench import (
     BASE,
@@ -20,6 +19,7 @@ from tests.rtl.memory.read_port_bench import (
     Bench,
     random_requests,
 )
+from tests.support.benches.stream_bench import RAGGED, STEADY
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

@@ -6,9 +6,9 @@ from itertools import chain
 import pytest
 from hotrow_rtl.interfaces.records import FAULT_TIMEOUT
 from hotrow_sim.memory import Behaviour
-from hotrow_sim.testing.benches.stream_bench import pulse
 
 from tests.rtl.memory.read_port_bench import BASE, TINY, Bench, idle, read
+from tests.support.benches.stream_bench import pulse
 
 
 class TestSilence:

@@ -9,7 +9,8 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.memory.region_check import RegionCheck
 from hotrow_sim.golden.region_check import Region, check_operand, unpack_address
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 CONFIG = replace(preset("tiny"), handles=8, address_width=40)
 REGIONS = {

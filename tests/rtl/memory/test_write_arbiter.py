@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.memory.write_arbiter import WriteArbiter
-from hotrow_sim.testing.benches.list_bench import ListMemory
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.list_bench import ListMemory
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 CONFIG = preset("tiny")
 BUS = CONFIG.bus_bytes

@@ -9,7 +9,6 @@ from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR
 from hotrow_rtl.memory.write_client import OUTSTANDING_BURSTS
 from hotrow_rtl.memory.write_port import DmaWritePort
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 from tests.rtl.memory.write_port_bench import (
     BASE,
@@ -21,6 +20,7 @@ from tests.rtl.memory.write_port_bench import (
     Bench,
     random_sequences,
 )
+from tests.support.benches.stream_bench import RAGGED, STEADY
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from hotrow_rtl.interfaces.records import FAULT_TIMEOUT
 from hotrow_sim.memory import Behaviour
-from hotrow_sim.testing.benches.stream_bench import RAGGED, pulse
 
 from tests.rtl.memory.write_port_bench import BASE, TINY, Bench, write
+from tests.support.benches.stream_bench import RAGGED, pulse
 
 
 class TestSilence:

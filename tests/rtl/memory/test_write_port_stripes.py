@@ -7,7 +7,6 @@ import pytest
 from hotrow_rtl.interfaces.records import FAULT_DECERR
 from hotrow_rtl.memory.write_port import DmaWritePort
 from hotrow_sim.memory import DECERR, Behaviour
-from hotrow_sim.testing.benches.stream_bench import RAGGED
 
 from tests.rtl.memory.write_port_bench import (
     BASE,
@@ -18,6 +17,7 @@ from tests.rtl.memory.write_port_bench import (
     Bench,
     random_sequences,
 )
+from tests.support.benches.stream_bench import RAGGED
 
 
 class TestStripe:

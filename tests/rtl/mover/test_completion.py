@@ -7,7 +7,8 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Status
 from hotrow_rtl.mover.completion import MoveCompletion
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 TINY = preset("tiny")
 FAULTS = {1: Status.SLVERR, 2: Status.DECERR, 3: Status.TIMEOUT}

@@ -12,7 +12,8 @@ from hotrow_sim.cost.mover import row_mover_bits
 from hotrow_sim.cycles.mover import move_cycles
 from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import Behaviour, dram_timing
-from hotrow_sim.testing.benches.row_bench import (
+
+from tests.support.benches.row_bench import (
     LISTED,
     ROUGH,
     TABLES,
@@ -23,7 +24,7 @@ from hotrow_sim.testing.benches.row_bench import (
     Scatter,
     compare,
 )
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
+from tests.support.benches.stream_bench import RAGGED, STEADY
 
 ROOMY = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024)  # for any bus
 BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8),

@@ -3,7 +3,8 @@ import pytest
 from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.mover.flush_timer import MIN_CYCLES
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
-from hotrow_sim.testing.benches.row_bench import (
+
+from tests.support.benches.row_bench import (
     BASE,
     DESTINATION,
     REGIONS,

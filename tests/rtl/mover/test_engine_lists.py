@@ -14,15 +14,9 @@ from hotrow_rtl.mover.engine import RowMover
 from hotrow_rtl.top import list_clients, shallow_lists
 from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import Behaviour
-from hotrow_sim.testing.axi_responders import read_responder
-from hotrow_sim.testing.benches.row_bench import (
-    LISTED,
-    SOURCE_LIST,
-    TABLES,
-    Gather,
-    RowBench,
-    compare,
-)
+
+from tests.support.axi_responders import read_responder
+from tests.support.benches.row_bench import LISTED, SOURCE_LIST, TABLES, Gather, RowBench, compare
 
 LISTS = {"rows": "rows", "targets": "targets", "lengths": "bag lengths", "weights": "row weights"}
 LONG_TARGETS = SOURCE_LIST + 0x10000

@@ -13,7 +13,8 @@ from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.mover import row_mover_bits
 from hotrow_sim.golden.region_check import unpack_address
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
-from hotrow_sim.testing.benches.row_bench import (
+
+from tests.support.benches.row_bench import (
     LISTED,
     REGIONS,
     ROUGH,
@@ -24,7 +25,7 @@ from hotrow_sim.testing.benches.row_bench import (
     RowBench,
     compare,
 )
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
+from tests.support.benches.stream_bench import RAGGED, STEADY
 
 LONG = pytest.mark.long
 SEVERAL = [2, pytest.param(4, marks=LONG), pytest.param(8, marks=LONG)]

@@ -10,7 +10,8 @@ from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.mover.addressing.span_chunks import SpanChunks
 from hotrow_sim.cycles.mover import span_cycles
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
-from hotrow_sim.testing.benches.row_bench import (
+
+from tests.support.benches.row_bench import (
     BASE,
     REGIONS,
     ROUGH,
@@ -20,7 +21,7 @@ from hotrow_sim.testing.benches.row_bench import (
     Span,
     compare,
 )
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+from tests.support.benches.stream_bench import StreamBench
 
 ROOMY = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024)  # for any bus
 BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8),

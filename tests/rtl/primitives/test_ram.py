@@ -5,7 +5,8 @@ from gc import collect
 import pytest
 from amaranth.lib import data
 from hotrow_rtl.primitives.ram import ClearedRam, Ram
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 ENTRY = data.StructLayout({"valid": 1, "number": 7})
 DEPTH = 6

@@ -4,7 +4,8 @@ import pytest
 from amaranth.lib import data
 from hotrow_rtl.primitives.single_entry_fifo import SingleEntryFifo
 from hotrow_rtl.primitives.skid_buffer import SkidBuffer
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 PAIR = data.StructLayout({"first": 5, "second": data.ArrayLayout(3, 2)})
 

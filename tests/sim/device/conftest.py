@@ -5,7 +5,8 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import packed_address
 from hotrow_sim.golden.region_check import Table
-from hotrow_sim.testing.bare_host import BareHost, aligned
+
+from tests.support.bare_host import BareHost, aligned
 
 TINY = preset("tiny")
 HANDLES = {"weights": 8, "state": 9, "lists": 10, "results": 11}

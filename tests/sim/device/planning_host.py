@@ -14,9 +14,9 @@ from hotrow_rtl.contract.encoding import (
 )
 from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.golden.records import ROW_RECORD
-from hotrow_sim.testing.fuzz.planning import STARVED
 
 from tests.sim.device.conftest import ROWS
+from tests.support.fuzz.planning import STARVED
 
 AREA = 4096  # bytes of a list of results
 LENGTHS = 16384  # where they lie in the buffer of lists

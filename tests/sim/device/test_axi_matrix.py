@@ -12,8 +12,9 @@ from hotrow_rtl.contract.encoding import GatherFlag, Opcode, Status, packed_addr
 from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import DECERR, SLVERR
 from hotrow_sim.model import open_transport as open_model
-from hotrow_sim.testing.bare_host import BareHost, aligned
-from hotrow_sim.testing.covered import note
+
+from tests.support.bare_host import BareHost, aligned
+from tests.support.covered import note
 
 pytestmark = pytest.mark.slow
 TINY = preset("tiny")

@@ -15,7 +15,8 @@ from hotrow_rtl.contract.encoding import (
 )
 from hotrow_rtl.lookup.hashing import row_location as placement
 from hotrow_sim.golden.records import HARVEST_RECORD, ROW_RECORD
-from hotrow_sim.testing.bare_host import aligned
+
+from tests.support.bare_host import aligned
 
 MISS, NO_SLOT = 0x8000_0000, 0xFFFF_FFFF
 

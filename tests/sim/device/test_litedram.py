@@ -10,7 +10,7 @@ from dataclasses import replace
 import hotrow
 import numpy as np
 import pytest
-from hotrow.cli import main
+from hotrow.command.cli import main
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Opcode
 from hotrow_rtl.emit import litex_generator as litex_core

@@ -10,10 +10,11 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Opcode, Status
 from hotrow_sim.model import open_transport as open_model
-from hotrow_sim.testing.fuzz.planning import STARVED
-from hotrow_sim.testing.fuzz.player import differences, play
-from hotrow_sim.testing.fuzz.rounds import RoundSource
-from hotrow_sim.testing.fuzz.setup import FuzzHost, make_setup
+
+from tests.support.fuzz.planning import STARVED
+from tests.support.fuzz.player import differences, play
+from tests.support.fuzz.rounds import RoundSource
+from tests.support.fuzz.setup import FuzzHost, make_setup
 
 TINY = preset("tiny")
 # The address width limits row numbers to less than 32 bits; no planner.

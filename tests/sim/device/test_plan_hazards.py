@@ -2,9 +2,9 @@
 
 import pytest
 from hotrow_rtl.contract.encoding import NO_BATCH, Opcode
-from hotrow_sim.testing.fuzz.planning import STARVED
 
 from tests.sim.device.planning_host import one, operands, plan, same_sets
+from tests.support.fuzz.planning import STARVED
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from hotrow_rtl.contract.encoding import (
     Status,
 )
 from hotrow_sim.model import open_transport as open_model
-from hotrow_sim.testing.fuzz.planning import STARVED
 
 from tests.sim.device.conftest import ROWS
 from tests.sim.device.planning_host import (
@@ -28,6 +27,7 @@ from tests.sim.device.planning_host import (
     same_sets,
     served,
 )
+from tests.support.fuzz.planning import STARVED
 
 TINY = preset("tiny")
 WINDOW = STARVED.sweep_batches

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import Opcode, Status
 from hotrow_sim.memory import SLVERR
-from hotrow_sim.testing.bare_host import BareHost, aligned
+
+from tests.support.bare_host import BareHost, aligned
 
 pytestmark = pytest.mark.slow
 STOPPED = {"list": 2, "result0": 4, "row_read": 8, "row_write": 16}  # bits of STATUS

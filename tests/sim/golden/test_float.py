@@ -15,7 +15,8 @@ from hotrow_sim.golden.float import (
     square_root,
     widen,
 )
-from hotrow_sim.testing.benches.float_cases import (
+
+from tests.support.benches.float_cases import (
     CORNERS,
     MINUS_ZERO,
     ONE,

@@ -1,7 +1,8 @@
 """The effect of flipped bits on training: which of them can be silent."""
 
 import pytest
-from hotrow_sim.testing.bit_flips import HARMLESS, REFUSED, SILENT, effect
+
+from tests.support.bit_flips import HARMLESS, REFUSED, SILENT, effect
 
 
 @pytest.mark.parametrize("kind", ["directory: use stamp", "directory: priority, or a counter"])

@@ -1,7 +1,7 @@
 """The page of coverage: what is read from Verilator and from coverage.py, and what it states."""
 
-from hotrow_sim.testing import points
-from hotrow_sim.testing.coverage import card_page, python_page, read_counts, summaries, unit_of
+from tests.support import points
+from tests.support.coverage import card_page, python_page, read_counts, summaries, unit_of
 
 
 def _file(lines, every, branches=0, all_branches=0):

@@ -5,7 +5,8 @@ import re
 import pytest
 from hotrow_rtl.contract.encoding import Status
 from hotrow_sim.model import Device as Model
-from hotrow_sim.testing.fuzz.hostile import LEGAL, Mismatch, hostile, main
+
+from tests.support.fuzz.hostile import LEGAL, Mismatch, hostile, main
 
 
 class Stub(Model):
@@ -54,7 +55,7 @@ def test_a_write_out_of_bounds_is_reported():
 
 @pytest.mark.slow
 def test_a_failure_leaves_a_waveform_of_its_round(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("hotrow_sim.testing.fuzz.hostile.LEGAL", LEGAL - {Status.BAD_OPCODE})
+    monkeypatch.setattr("tests.support.fuzz.hostile.LEGAL", LEGAL - {Status.BAD_OPCODE})
     path = tmp_path / "hostile.vcd"
     assert main(["--seed", "7", "--accesses", "1", "--waveform", str(path)]) == 1
     assert re.search(r"seed 7: round \d+: \w+, completion \d+: status 1\nrepeat",

@@ -6,8 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hotrow_sim.testing import mutant_tests, mutants
-from hotrow_sim.testing.mutations import mutations
+
+from tests.support import mutant_tests, mutants
+from tests.support.mutations import mutations
 
 ROOT = Path(__file__).resolve().parents[3]
 HARDWARE = '''
@@ -105,9 +106,9 @@ def test_c(): assert not {1}
     (0, 0, 1, "test_b.py")])
 def test_a_run_names_the_test_that_notices(tmp_path, monkeypatch, hangs, fails, crashes, noticed):
     monkeypatch.setattr(mutants, "PATIENCE", 1e6)
-    monkeypatch.setattr(mutants, "TREES", (str(ROOT / "sim"), str(ROOT / "rtl")))
+    monkeypatch.setattr(mutants, "TREES", (str(ROOT), str(ROOT / "sim"), str(ROOT / "rtl")))
     (tmp_path / "test_b.py").write_text(CASES.format(hangs, fails, crashes).replace("import os", (
-        "from hotrow_sim.testing import mutant_plugin as plugin\n"
+        "from tests.support import mutant_plugin as plugin\n"
         "plugin.LEAST, plugin.UNKNOWN = 0.3, (0, 0)\nimport os")))
     runner = mutants.Runner(tmp_path, tmp_path / "cache")
     assert runner.noticed(["test_b.py"], 60) == noticed

@@ -3,7 +3,8 @@
 import pytest
 from hotrow_sim.golden.lookup.slot_table import Slots
 from hotrow_sim.model import open_transport
-from hotrow_sim.testing.fuzz.plan_soak import Mismatch, main, soak
+
+from tests.support.fuzz.plan_soak import Mismatch, main, soak
 
 
 class Forgetful(Slots):

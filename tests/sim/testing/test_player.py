@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 from hotrow_rtl.contract.encoding import QUEUES
-from hotrow_sim.testing.fuzz import player
+
+from tests.support.fuzz import player
 
 NOTHING = SimpleNamespace(halt=dict.fromkeys(QUEUES, False), aborts=dict.fromkeys(QUEUES, ()))
 

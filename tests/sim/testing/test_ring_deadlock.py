@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from hotrow_sim.golden.lookup.planner import NEVER
 from hotrow_sim.golden.training_pipeline import StageOffsets
-from hotrow_sim.testing.ring_deadlock import HOST, against_the_ring_rule, scheduled, stuck
+
+from tests.support.ring_deadlock import HOST, against_the_ring_rule, scheduled, stuck
 
 OFFSETS = [StageOffsets(collect, insert, train) for collect, insert, train in itertools.product(
     range(1, 4), range(1, 5), range(1, 5)) if collect <= insert <= train]

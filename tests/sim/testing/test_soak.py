@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hotrow_sim.memory import Statistics
 from hotrow_sim.model import Device as Model
-from hotrow_sim.testing.fuzz import sessions
-from hotrow_sim.testing.fuzz.setup import RESULTS, SIZES, WEIGHTS
-from hotrow_sim.testing.fuzz.soak import Mismatch, soak
+
+from tests.support.fuzz import sessions
+from tests.support.fuzz.setup import RESULTS, SIZES, WEIGHTS
+from tests.support.fuzz.soak import Mismatch, soak
 
 ROWS = 15_000
 

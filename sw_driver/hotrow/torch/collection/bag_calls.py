@@ -6,7 +6,7 @@ from itertools import accumulate, count, pairwise, repeat
 
 import torch
 
-from ...errors import BatchError, Error
+from ...contract.errors import BatchError, Error
 from ...kernels.library import library
 from ...kernels.pooling import pool_bags, sum_blocks
 from ..features.bags import Bags, GridBags

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ...errors import Error
+from ...contract.errors import Error
 from ..features.configs import check_tables, group_tables, table_config
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined

@@ -1,6 +1,6 @@
 """The contents of a collection's tables, by name."""
 
-from ...errors import Error
+from ...contract.errors import Error
 
 
 class NamedTables(dict):

@@ -5,7 +5,7 @@ from functools import wraps
 
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 
 # None while no frame is evaluated for `torch.compile`.
 _callback = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", bool)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from ...errors import BatchError, Error
+from ...contract.errors import BatchError, Error
 from ..features.bags import Bags
 from ..features.configs import TableConfig
 from .collection import HotEmbeddingBagCollection

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from ...errors import Error
-from ...results import HotRows
+from ...contract.errors import Error
+from ...operands.results import HotRows
 from .ranking import interleaved, most_counted
 
 WARMUP_RATIO = 0.7  # of the slots, as CachedEmbedding warms them

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...results import RowList
+from ...operands.results import RowList
 
 
 def most_counted(counts, limit):

@@ -2,7 +2,7 @@
 
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 
 
 def followed(fn, dtype, what):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...errors import Error
+from ...contract.errors import Error
 
 _ZERO_GRAD = nn.Module.zero_grad.__code__
 _CLIPS = {inspect.unwrap(each).__code__

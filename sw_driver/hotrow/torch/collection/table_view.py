@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 
 
 class TableView(torch.Tensor):

@@ -1,6 +1,6 @@
 """Writes into tables by others than their store: noticed, and taken over or refused."""
 
-from ...errors import Error
+from ...contract.errors import Error
 
 
 class TableWrites:

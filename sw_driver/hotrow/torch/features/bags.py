@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ...batch import Batch
-from ...errors import BatchError
+from ...contract.errors import BatchError
 from ...kernels.ids import flatten_ids
+from ...operands.batch import Batch
 
 
 @dataclass(frozen=True, eq=False)

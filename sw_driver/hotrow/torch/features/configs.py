@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 from ..memory.tables import EmbeddingTables
 
 _TORCHREC_DTYPES = {"FP32": torch.float32, "FP16": torch.float16, "BF16": torch.bfloat16}

@@ -4,7 +4,7 @@ from itertools import accumulate
 
 import torch
 
-from ...errors import BatchError, Error
+from ...contract.errors import BatchError, Error
 from ...kernels.pooling import BagLayout
 from .bags import Bags
 from .configs import check_tables

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ...kernels.copying import copy_rows
-from ...memory import empty
+from ...memory.buffer import empty
 
 _ALIGNMENT = 16  # bytes: a device carries rows in multiples of it
 

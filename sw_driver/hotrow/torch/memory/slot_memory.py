@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 
 
 def to_device(tensor, device):

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from ...results import RowList
+from ...operands.results import RowList
 from .rows import RowKind
 
 ALIGNMENT = 16  # rows: each table, and its 4 bytes of state per row, starts on a 64-byte boundary

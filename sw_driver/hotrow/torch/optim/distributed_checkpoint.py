@@ -5,7 +5,7 @@ the model's `rows`, too, and loading merges the options of all optimizers with o
 the rows are one value with a key of its own. The state of rows is in the model's state dict.
 """
 
-from ...errors import Error
+from ...contract.errors import Error
 
 _MODULE = "torch.distributed.checkpoint.state_dict"
 _KEY = "collection"

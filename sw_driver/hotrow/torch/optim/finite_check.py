@@ -4,7 +4,7 @@ from collections import deque
 
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 
 _ADVICE = ("lower the rate, clip, or train with torch.amp.GradScaler, which skips such steps")
 

@@ -7,7 +7,7 @@ from copy import copy
 import torch
 from torch import nn
 
-from ...errors import Error
+from ...contract.errors import Error
 from . import distributed_checkpoint
 from .rules import OPTIMIZERS, Rule
 

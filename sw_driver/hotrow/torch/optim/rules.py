@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 from .arithmetic import rounded_sqrt, row_mean
 from .rounding import round_stochastically
 

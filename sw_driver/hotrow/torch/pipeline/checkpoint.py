@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 
 _FORMAT = 1
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 from ..collection.bag_calls import joined_bags
 from ..collection.collection import HotEmbeddingBagCollection
 from ..collection.embedding_bag import HotEmbeddingBag

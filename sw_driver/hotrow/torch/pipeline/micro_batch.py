@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from ...errors import Error
+from ...contract.errors import Error
 from ..features.bags import Bags
 
 _BATCH_COUPLED = (nn.modules.batchnorm._BatchNorm,)

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 from .fed_collection import collections_of
 from .micro_batch import backward, refuse_batch_coupled
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 from ..collection.collection import HotEmbeddingBagCollection, drawn_seed
 from ..features.configs import table_config
 from ..features.layout import FeatureLayout

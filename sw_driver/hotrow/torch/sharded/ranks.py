@@ -6,7 +6,7 @@ from zlib import crc32
 import torch
 import torch.distributed as dist
 
-from ...errors import Error
+from ...contract.errors import Error
 
 
 class Ranks:

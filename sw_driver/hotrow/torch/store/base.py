@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
 
 if TYPE_CHECKING:
     from ...device import Device
     from ...kernels.grouping import Grouper
-    from ...results import RowList
+    from ...operands.results import RowList
     from ..features.bags import Bags
     from ..features.grouping import Request
     from ..memory.slots import SlotStorage

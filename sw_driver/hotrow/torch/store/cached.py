@@ -5,11 +5,11 @@ import threading
 import numpy as np
 import torch
 
-from ...contract import NO_SLOT
+from ...contract.errors import Error
+from ...contract.generated import NO_SLOT
 from ...device import Device
-from ...errors import Error
 from ...kernels.updating import update_rows
-from ...results import RowList
+from ...operands.results import RowList
 from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory, to_device
 from ..memory.slots import SlotStorage

@@ -9,8 +9,8 @@ and Adagrad's mean likewise: results agree within a tolerance, not to the bit.
 import numpy as np
 import torch
 
-from ...errors import Error
-from ...memory import empty
+from ...contract.errors import Error
+from ...memory.buffer import empty
 
 _RULES = ("sgd", "rowwise_adagrad")
 _ENTRY_BYTES, _NUMBER_BYTES, _LENGTH_BYTES = 8, 4, 2  # of a row list, a bag number, a length

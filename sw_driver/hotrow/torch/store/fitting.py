@@ -1,8 +1,8 @@
 """Whether a card can hold the tables of a collection: checked before memory is allocated."""
 
+from ...contract.errors import Error
+from ...contract.geometry import PRESETS
 from ...device import Device
-from ...errors import Error
-from ...geometry import PRESETS
 from ..memory.rows import RowKind
 
 _MOST_ROWS = 1 << 32

@@ -4,8 +4,8 @@ import threading
 from collections import deque
 from contextlib import suppress
 
-from ...errors import RegistrationError
-from ...memory import as_array
+from ...contract.errors import RegistrationError
+from ...memory.buffer import as_array
 from ..memory.rows import Rows
 
 _LEAST = 256  # rows of an allocation

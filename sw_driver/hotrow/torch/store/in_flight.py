@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...batch import Batch
-from ...batch_operands import StagedBatch
-from ...errors import Error
-from ...results import RowList
+from ...calls.batch_operands import StagedBatch
+from ...contract.errors import Error
+from ...operands.batch import Batch
+from ...operands.results import RowList
 from ..features.grouping import Request, Segment
 from ..memory.rows import Rows
 from .base import PendingBackward

@@ -3,8 +3,8 @@
 from functools import partial
 
 from ... import device as driver
+from ...contract.errors import Error
 from ...device import Device
-from ...errors import Error
 from .base import Store
 from .cached import CachedStore
 from .cold_pooling import ColdPooling

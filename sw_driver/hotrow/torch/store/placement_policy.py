@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...contract import MISS_FLAG
-from ...errors import Error
-from ...futures import Future
-from ...results import Observation, PlacedRows
+from ...contract.errors import Error
+from ...contract.generated import MISS_FLAG
+from ...operands.results import Observation, PlacedRows
+from ...queues.futures import Future
 
 POLICIES = ("lru", "rrip", "lfu", "freq")
 COUNTED = ("lfu", "freq")  # policies that read the access counters

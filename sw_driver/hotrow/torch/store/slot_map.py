@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from ...errors import Error
+from ...contract.errors import Error
 from ...kernels.copying import place_slots
 from ...kernels.listing import locate_rows, select_rows
-from ...results import RowList
+from ...operands.results import RowList
 from ..memory.slots import SlotStorage
 from .in_flight import GroupTransfer, ListedRows
 

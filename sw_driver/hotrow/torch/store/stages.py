@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-from ...errors import Error
+from ...contract.errors import Error
 
 _POLL_S = 0.2  # an idle worker looks again after this time, so that a lost wake-up cannot hang it
 

@@ -3,8 +3,8 @@
 import os
 from dataclasses import fields
 
-from ... import options as shared
-from ...options import HotBudget, natural, positive, rate
+from ...command import options as shared
+from ...command.options import HotBudget, natural, positive, rate
 from ..store.placement_policy import POLICIES
 from .options import CACHED, COLD, MODES, OPTIMIZERS, TrainOptions
 
@@ -79,7 +79,7 @@ def _run(arguments):
     # Before PyTorch is loaded: its threads then sleep at a barrier. Spinning threads take ten times
     # as long on cores that they share, with the simulated device for example.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from ...terminal import Steps, print_json
+    from ...command.terminal import Steps, print_json
     from .report import print_tables
     from .train import train as run
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from ...errors import Error
-from ...options import DEFAULT_PRESET, HotBudget
+from ...command.options import DEFAULT_PRESET, HotBudget
+from ...contract.errors import Error
 from ...traces import open_trace
 
 MODES = ("hotline", "resident", "scratchpipe", "freqcache")

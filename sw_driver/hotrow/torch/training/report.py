@@ -2,7 +2,7 @@
 
 from rich.table import Table
 
-from ...terminal import console as standard_output
+from ...command.terminal import console as standard_output
 from .check import ABSOLUTE, OF_STEP, RELATIVE
 
 

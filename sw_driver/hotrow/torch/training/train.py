@@ -8,8 +8,8 @@ from contextlib import ExitStack, nullcontext
 import torch
 
 from ... import device as driver
-from ...errors import Error
-from ...limits import check_batch, check_memory, check_writable
+from ...command.limits import check_batch, check_memory, check_writable
+from ...contract.errors import Error
 from ...timeline import Timeline
 from ..memory.tables import EmbeddingTables
 from ..optim.rules import OPTIMIZERS

@@ -7,7 +7,8 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_BATCH
 from hotrow_rtl.lookup.banks.bypass_table import BypassTable, DependencyReducer, entry_width
 from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 TINY = preset("tiny")
 NEVER = -1

@@ -14,8 +14,9 @@ from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import bank_crossbar_bits
 from hotrow_sim.cycles.bank_crossbar import crossbar_cycles
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
-from hotrow_sim.testing.restart_harness import Case, check_restart, payload
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.restart_harness import Case, check_restart, payload
 
 TINY = preset("tiny")
 SMALL = dataclasses.replace(TINY, name="small", lane_banks=1)

@@ -22,7 +22,8 @@ from hotrow_sim.golden.lookup.counters import Counters, unpack_key
 from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.golden.lookup.miss_table import MissTable
 from hotrow_sim.golden.lookup.planner import NEVER, Planner
-from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
+
+from tests.support.benches.stream_bench import STEADY, StreamBench
 
 FIND, INSTALL, REMOVE, PLAN, MARK = DirectoryOp
 TINY = replace(preset("tiny"), directory_sets=32, directory_partitions=2, stamp_bits=5)

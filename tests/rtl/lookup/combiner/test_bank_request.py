@@ -15,7 +15,8 @@ from hotrow_rtl.interfaces.lookup_payloads import (
 )
 from hotrow_rtl.lookup.combiner.bank_request import BankRequestStage
 from hotrow_rtl.lookup.hashing.row_location import split_key
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)
 CONFIGS = [TINY, dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,

@@ -9,7 +9,8 @@ from hotrow_rtl.contract.encoding import Status
 from hotrow_rtl.lookup.combiner.combiner import Combiner
 from hotrow_rtl.lookup.combiner.pipeline_depth import latency
 from hotrow_sim.golden.lookup.combiner import owners
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,

@@ -2,7 +2,8 @@ import random
 
 import pytest
 from hotrow_rtl.lookup.combiner.key_comparator import KeyComparator
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 WIDTH = 9
 

@@ -7,7 +7,8 @@ import pytest
 from hotrow_rtl.config import CREDIT_LOG2, CREDITED_WIDTH, preset
 from hotrow_rtl.lookup.counters.bank import CounterBank
 from hotrow_rtl.lookup.hashing.row_location import split_counter_key
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench, pulse
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench, pulse
 
 TINY = dataclasses.replace(preset("tiny"), counter_sets=64, counter_ways=3, counter_bits=5)
 MOST = (1 << TINY.counter_bits) - 1

@@ -23,8 +23,9 @@ from hotrow_rtl.lookup.banks.lookup_bank import LookupBank
 from hotrow_rtl.lookup.directory.install_remove import InstallRemove
 from hotrow_rtl.lookup.hashing.row_location import join_key
 from hotrow_sim.golden.lookup import directory as golden
-from hotrow_sim.testing.benches.list_bench import ListMemory
-from hotrow_sim.testing.benches.stream_bench import STEADY, StreamBench
+
+from tests.support.benches.list_bench import ListMemory
+from tests.support.benches.stream_bench import STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False, arithmetic=False, lane_banks=1,
                            bus_bytes=8, burst_beats=8, row_ports=1)

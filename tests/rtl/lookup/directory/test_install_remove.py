@@ -12,7 +12,6 @@ from hotrow_rtl.lookup.directory.slot_table import distance
 from hotrow_rtl.lookup.hashing.row_location import split_key
 from hotrow_sim.cycles.directory import clear_cycles, list_cycles
 from hotrow_sim.golden.lookup import directory as golden
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY
 
 from tests.rtl.lookup.directory.install_remove_bench import (
     CONFIGS,
@@ -30,6 +29,7 @@ from tests.rtl.lookup.directory.install_remove_bench import (
     run,
     tables_of,
 )
+from tests.support.benches.stream_bench import RAGGED, STEADY
 
 
 @pytest.mark.parametrize("config, gaps, pauses", [

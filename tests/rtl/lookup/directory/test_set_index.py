@@ -9,7 +9,8 @@ from hotrow_rtl.lookup.directory.set_index import SetIndex
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, join_key
 from hotrow_sim.golden.lookup.counters import unpack_key
 from hotrow_sim.golden.lookup.directory import Directory
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 TINY = preset("tiny")
 CONFIGS = [

@@ -19,7 +19,8 @@ from hotrow_sim.golden.lookup.counters import unpack_key
 from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.golden.lookup.replacement_policy import POLICIES
 from hotrow_sim.golden.lookup.slot_table import Slots
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 FIND, INSTALL, REMOVE, PLAN, MARK = DirectoryOp
 TINY = replace(preset("tiny"), directory_sets=32, directory_partitions=2, stamp_bits=5)

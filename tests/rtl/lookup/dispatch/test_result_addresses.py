@@ -7,7 +7,8 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.interfaces.records import BATCHES_IN_FLIGHT
 from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, ResultAddresses, lists_of
 from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 NUMBERS = range(len(LISTS))

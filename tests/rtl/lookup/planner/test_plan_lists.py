@@ -8,7 +8,8 @@ from hotrow_rtl.lookup.hashing.row_location import directory_hash, split_key
 from hotrow_rtl.lookup.planner.plan_lists import PlanLists, Victims
 from hotrow_sim.golden.lookup.counters import pack_key
 from hotrow_sim.golden.lookup.directory import Directory
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 LANES = range(TINY.lanes)

@@ -10,7 +10,8 @@ from hotrow_rtl.lookup.hashing.row_location import directory_hash, split_key
 from hotrow_rtl.lookup.planner.victim_key import VictimKey
 from hotrow_sim.golden.lookup.counters import pack_key
 from hotrow_sim.golden.lookup.directory import Directory
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 TINY = preset("tiny")
 CONFIGS = [TINY, preset("ecp5"), preset("alveo-u55c"),

@@ -8,7 +8,8 @@ from hotrow_rtl.contract.encoding import NO_BATCH, Opcode, Status
 from hotrow_rtl.lookup.planner.window import PlanWindow
 from hotrow_sim.golden.lookup.counters import Counters
 from hotrow_sim.model.planner import PlanEngine
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 CONFIG = replace(preset("tiny"), stamp_bits=4)  # up to 4 batches
 WORD = 0xFFFF_FFFF

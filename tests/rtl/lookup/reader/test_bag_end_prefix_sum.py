@@ -4,7 +4,8 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.reader.bag_end_prefix_sum import BagEndPrefixSum
 from hotrow_rtl.lookup.reader.batch_descriptor import LENGTH_WIDTH, chunk_bags
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 BAGS = chunk_bags(TINY)

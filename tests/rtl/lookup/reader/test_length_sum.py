@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.reader.length_sum import LENGTH_BYTES, LengthSum
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 PER_WORD = TINY.bus_bytes // LENGTH_BYTES

@@ -7,8 +7,9 @@ from hotrow_rtl.contract.encoding import BatchFlag, Status
 from hotrow_rtl.lookup.reader.range_check import RangeCheck
 from hotrow_rtl.lookup.reader.reader import LookupReader
 from hotrow_sim.golden.lookup.reader import read_batch
-from hotrow_sim.testing.benches.list_bus import ListBus
-from hotrow_sim.testing.benches.lookup_bench import (
+
+from tests.support.benches.list_bus import ListBus
+from tests.support.benches.lookup_bench import (
     KINDS,
     Batch,
     Trace,
@@ -17,7 +18,7 @@ from hotrow_sim.testing.benches.lookup_bench import (
     lookups_of,
     register_tables,
 )
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 CONFIGS = {bus: dataclasses.replace(

@@ -5,7 +5,8 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import BatchFlag
 from hotrow_sim.cycles.reader import dense_cycles, jagged_cycles, sequence_cycles
-from hotrow_sim.testing.benches.lookup_bench import KINDS, Batch, Trace, beats_in, lengths_of
+
+from tests.support.benches.lookup_bench import KINDS, Batch, Trace, beats_in, lengths_of
 
 TINY = preset("tiny")
 CONFIGS = {bus: dataclasses.replace(

@@ -9,7 +9,8 @@ from hotrow_rtl.lookup.splitter.cold_sample_bitmap import ColdSampleBitmap
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import cold_sample_bitmap_bits
 from hotrow_sim.cycles.cold_sample_bitmap import listing_cycles, write_rounds
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,

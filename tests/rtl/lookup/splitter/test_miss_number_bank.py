@@ -9,7 +9,8 @@ from hotrow_rtl.interfaces.lookup_payloads import miss_place
 from hotrow_rtl.lookup.splitter.miss_number_bank import MissNumberBank
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import miss_numbers_bits
-from hotrow_sim.testing.benches.stream_bench import StreamBench
+
+from tests.support.benches.stream_bench import StreamBench
 
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256, directory_sets=256,

@@ -28,7 +28,8 @@ from hotrow_sim.cost.lookup import bank_crossbar_bits, miss_numbers_bits
 from hotrow_sim.cycles.bank_crossbar import crossbar_cycles
 from hotrow_sim.golden.lookup.combiner import owners
 from hotrow_sim.golden.lookup.miss_table import MissTable
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False, lane_banks=1)
 WIDE = dataclasses.replace(TINY, name="bus-64", lane_banks=2, bus_bytes=64, counter_sets=256,

@@ -10,7 +10,8 @@ from hotrow_rtl.lookup.splitter.miss_table import MissTableBank
 from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import miss_table_bits
 from hotrow_sim.golden.lookup.miss_table import MissTable
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 TWO_SETS = dataclasses.replace(TINY, name="two-sets", miss_entries=32)

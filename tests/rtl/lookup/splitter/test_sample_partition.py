@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.splitter.sample_partition import SamplePartition
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench, pulse
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench, pulse
 
 TINY = dataclasses.replace(preset("tiny"), batch_samples=128)
 ONE = dataclasses.replace(TINY, name="one-lane", lookup_lanes=1, lane_banks=1)

@@ -17,7 +17,8 @@ from hotrow_rtl.lookup.splitter.miss_numbering import split_beat
 from hotrow_rtl.lookup.splitter.slot_words import SlotWords
 from hotrow_rtl.primitives.stream_routing import fork
 from hotrow_sim.golden.lookup.combiner import owners
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)
 ONE_LANE = dataclasses.replace(TINY, name="one-lane", lookup_lanes=1, lane_banks=1)

@@ -8,7 +8,8 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.mover.addressing.crossbar import AddressCrossbar
 from hotrow_rtl.mover.addressing.port_interleave import row_port
 from hotrow_rtl.mover.port.payloads import row_transfer
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 SLOW, LONG = pytest.mark.slow, pytest.mark.long

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
-from hotrow_sim.testing.benches.bag_bench import ADAGRAD, LISTED, TINY, WEIGHTED, Pool, Update
-from hotrow_sim.testing.benches.row_bench import BASE, DESTINATION, REGIONS, ROUGH, Gather, RowBench
+
+from tests.support.benches.bag_bench import ADAGRAD, LISTED, TINY, WEIGHTED, Pool, Update
+from tests.support.benches.row_bench import BASE, DESTINATION, REGIONS, ROUGH, Gather, RowBench
 
 FAULTS = {SLVERR: Status.SLVERR, DECERR: Status.DECERR}
 SLOW, LONG = pytest.mark.slow, pytest.mark.long

@@ -8,7 +8,8 @@ from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.float.formats import ElementType
 from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
 from hotrow_sim.memory import Behaviour
-from hotrow_sim.testing.benches.bag_bench import (
+
+from tests.support.benches.bag_bench import (
     ADAGRAD,
     GRADIENTS,
     LISTED,
@@ -19,15 +20,8 @@ from hotrow_sim.testing.benches.bag_bench import (
     Pool,
     Update,
 )
-from hotrow_sim.testing.benches.row_bench import (
-    DESTINATION,
-    ROUGH,
-    TABLES,
-    Gather,
-    RowBench,
-    compare,
-)
-from hotrow_sim.testing.benches.stream_bench import RAGGED
+from tests.support.benches.row_bench import DESTINATION, ROUGH, TABLES, Gather, RowBench, compare
+from tests.support.benches.stream_bench import RAGGED
 
 SLOW, LONG = pytest.mark.slow, pytest.mark.long
 ROOMY = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024)

@@ -9,8 +9,9 @@ from hotrow_rtl.interfaces.records import COMMAND_PARTS
 from hotrow_sim.cycles.bags import pool_rows_cycles, update_rows_cycles
 from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import Behaviour
-from hotrow_sim.testing.benches.bag_bench import ADAGRAD, LISTED, TINY, Pool, Update
-from hotrow_sim.testing.benches.row_bench import SIZE, TABLES, RowBench
+
+from tests.support.benches.bag_bench import ADAGRAD, LISTED, TINY, Pool, Update
+from tests.support.benches.row_bench import SIZE, TABLES, RowBench
 
 SLOW, LONG = pytest.mark.slow, pytest.mark.long
 WIDE = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024, bus_bytes=64)

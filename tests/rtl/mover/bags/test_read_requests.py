@@ -8,7 +8,8 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Status
 from hotrow_rtl.mover.bags.payloads import ReadKind
 from hotrow_rtl.mover.bags.read_requests import BagReadRequests
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 TINY = preset("tiny")
 ONE = 0x3F800000

@@ -6,8 +6,9 @@ import pytest
 from hotrow_rtl.contract.encoding import Status
 from hotrow_rtl.float.formats import ElementType
 from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR
-from hotrow_sim.testing.benches.bag_bench import ADAGRAD, LISTED, TINY, TYPED, Pool, Update
-from hotrow_sim.testing.benches.row_bench import TABLES, RowBench, compare
+
+from tests.support.benches.bag_bench import ADAGRAD, LISTED, TINY, TYPED, Pool, Update
+from tests.support.benches.row_bench import TABLES, RowBench, compare
 
 SLOW = pytest.mark.slow
 LENGTHS = [2, 1, 3]

@@ -6,7 +6,8 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.mover.port.alignment import TransferAlignment
 from hotrow_rtl.mover.port.byte_aligner import ByteAligner
-from hotrow_sim.testing.benches.stream_bench import RAGGED, STEADY, StreamBench
+
+from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 
 CONFIGS = {16: preset("tiny"), 64: replace(
     preset("tiny"), bus_bytes=64, counter_sets=256, directory_sets=256, miss_entries=1024)}

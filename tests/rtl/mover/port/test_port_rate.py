@@ -9,7 +9,8 @@ from hotrow_rtl.mover.addressing.port_interleave import row_port
 from hotrow_sim.cycles.mover import move_cycles
 from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import Behaviour
-from hotrow_sim.testing.benches.row_bench import BASE, REGIONS, TABLES, TINY, Gather, RowBench
+
+from tests.support.benches.row_bench import BASE, REGIONS, TABLES, TINY, Gather, RowBench
 
 SLOW, LONG = pytest.mark.slow, pytest.mark.long
 LATENCY = 64

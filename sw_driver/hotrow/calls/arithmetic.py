@@ -1,0 +1,249 @@
+"""Arithmetic on rows, on a card that has it: POOL and UPDATE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..contract.errors import BatchError, DeviceError, RegistrationError
+from ..contract.generated import LARGEST_STRIDE, ROW_ALIGNMENT, Opcode, PoolFlag, UpdateFlag
+from ..memory.buffer import Array, Buffer, Held
+from ..operands.results import Done, RowList
+from ..operands.row_bags import bag_lengths, distinct_rows, row_weights
+from ..operands.row_lists import Rows, row_list
+from ..operands.slot_arrays import array_of, slot_array, slot_list, stride_of
+from ..operands.table import Table
+from ..queues.commands import Commands
+from ..queues.futures import Completion, Future
+from .row_operands import RowOperands
+
+F = TypeVar("F")
+MODES = {"sum": PoolFlag(0), "mean": PoolFlag.MEAN}
+OPTIMIZERS = {"sgd": UpdateFlag(0), "rowwise_adagrad": UpdateFlag.ADAGRAD}
+ADAGRAD_STATE_BYTES = 4
+
+
+class Arithmetic:
+    """Part of `Device`; each method returns the future of a command."""
+
+    def __init__(self, commands: Commands, rows: RowOperands):
+        self._commands, self._rows = commands, rows
+
+    def pool(self, rows: Rows, lengths: ArrayLike | None = None, *,
+             offsets: ArrayLike | None = None, weights: ArrayLike | None = None,
+             mode: str = "sum", out: Buffer | Array | None = None,
+             slots: ArrayLike | None = None) -> Future[NDArray[Any]]:
+        """Sum or average bags of listed rows of registered tables in fp32.
+
+        The result is that of PyTorch's `embedding_bag`. The order of addition depends only on a
+        bag's length; each sum is rounded once, to the tables' element type.
+
+        Parameters
+        ----------
+        rows : HotRows, RowList or (table, row)
+            The rows of all bags, one bag after another; of tables with one dim and element type.
+        lengths : integers [bags], optional
+            Rows of each bag, 0 to 65535. An empty bag gives zeros.
+        offsets : integers [bags], optional
+            Instead of `lengths`: the place in the list where each bag begins.
+        weights : floats [rows], optional
+            The factor of each row, rounded to float32.
+        mode : str
+            "sum", or "mean": the sum, weighted or not, divided by the bag's number of rows.
+        out : Buffer, numpy.ndarray or torch tensor [n, dim], optional
+            Receives bag i at out[slots[i]], or at out[i]; memory of its own when absent.
+        slots : integers [bags], optional
+            Distinct places in `out`.
+
+        Returns
+        -------
+        numpy.ndarray [bags, dim]
+            `out`, or an array of the bags in order.
+        """
+        self._check(Opcode.POOL)
+        flags, listed, commands = _choice(mode, MODES, "mode"), row_list(rows), self._commands
+        tables = self._rows.tables(listed, with_state=False)
+        table = tables[0]
+        bags = bag_lengths(lengths, offsets, len(listed))
+        factors, arrays = row_weights(weights, len(listed)), {}
+        if out is not None:
+            arrays["out"] = slot_array(
+                out, "out", table.dtype, table.dim * table.dtype.itemsize, writable=True)
+        target = arrays.get("out")
+        places = slot_list(slots, len(bags), arrays, distinct=True)
+        chosen = slice(len(bags)) if places is None else places
+        result = np.empty((len(bags), table.dim), table.dtype) if target is None else target
+        if not len(listed):
+            result[chosen] = 0
+            return Future.of(result)
+
+        with commands.open(Opcode.POOL) as held:
+            operands = self._rows.stage(listed, tables, held) | {
+                "bags": len(bags), "lengths": commands.staging.stage(bags, held)}
+            if factors is not None:
+                operands["weights"] = commands.staging.stage(factors, held)
+                flags |= PoolFlag.WEIGHTED
+            lease = None  # where the device writes, unless it writes to `target`
+            if target is not None and not table.padded:
+                operands["destination"] = commands.regions.reach(
+                    target, "out", True, ROW_ALIGNMENT, held)
+                operands["stride"] = stride_of(target, "out", table)
+                if places is not None:
+                    operands["targets"] = commands.staging.stage(places.astype(np.uint32), held)
+                    flags |= PoolFlag.LISTED
+            else:
+                commands.regions.check_copied("out", target)
+                lease = commands.results.lease(len(bags) * table.row_bytes, held)
+                operands |= {"destination": lease.address, "stride": table.row_bytes}
+
+            def finish(c: Completion) -> NDArray[Any]:
+                commands.check(c, listed)
+                if lease is not None:
+                    pooled = lease.written(
+                        table.dtype, len(bags) * table.row_bytes // table.dtype.itemsize)
+                    result[chosen] = pooled.reshape(len(bags), -1)[:, :table.dim].reshape(
+                        -1, *result.shape[1:])
+                return result
+
+            return commands.submit(Opcode.POOL, operands | {"flags": flags}, finish, held)
+
+    def update(self, rows: Rows, gradients: Buffer | Array, lr: float, *, optimizer: str = "sgd",
+               eps: float = 1e-8, slots: ArrayLike | None = None) -> Future[Done]:
+        """Take one step of an optimizer on listed rows of registered tables.
+
+        The gradients of a row are summed in fp32 in the order of the list. "sgd": w = fma(-lr, g,
+        w). "rowwise_adagrad": s += mean(g * g), w = fma(-lr / (sqrt(s) + eps), g, w), where s is
+        the row's state. Weights are rounded once, to the tables' element type.
+
+        Parameters
+        ----------
+        rows : HotRows, RowList or (table, row)
+            The row of each gradient; a row may occur up to 65535 times. Of tables with one dim and
+            element type, registered from writable arrays.
+        gradients : Buffer, numpy.ndarray or torch tensor [n, dim]
+            Of float32 or the tables' element type. Row i of the list gets gradients[slots[i]], or
+            gradients[i]. The device reads them directly from registered memory.
+        lr : float
+            Learning rate, rounded to float32 like `eps`.
+        optimizer : str
+            "sgd", or "rowwise_adagrad" on tables registered with a float32 state per row.
+        eps : float
+        slots : integers [rows], optional
+            Places in `gradients`, such as the bag of each row.
+        """
+        self._check(Opcode.UPDATE)
+        flags, listed = _choice(optimizer, OPTIMIZERS, "optimizer"), row_list(rows)
+        rates = {"lr": _float_bits(lr, "lr"), "eps": _float_bits(eps, "eps")}
+        tables = self._rows.tables(listed, with_state=bool(flags))
+        table, commands = tables[0], self._commands
+        _check_updatable(tables if len(listed) else [], with_state=bool(flags))
+        given = _gradients(gradients, table, commands.geometry.row_bytes)
+        if given.dtype != np.float32:
+            flags |= UpdateFlag.TYPED
+        places = slot_list(slots, len(listed), {"gradients": given}, distinct=False)
+        if not len(listed):
+            return Future.of(Done(0))
+        order, first, counts = distinct_rows(listed)
+        distinct = RowList(listed.table[first], listed.row[first])
+
+        with commands.open(Opcode.UPDATE) as held:
+            # `first` places each row in the caller's list, for messages.
+            operands = self._rows.stage(distinct, tables, held, first) | rates | {
+                "lengths": commands.staging.stage(counts, held), "gradient_count": len(listed)}
+            numbers = order if places is None else places[order]
+            in_place = self._find_gradients(given, table, held)
+            if in_place is not None:
+                operands |= in_place
+                operands["targets"] = commands.staging.stage(numbers.astype(np.uint32), held)
+                flags |= UpdateFlag.LISTED
+            else:
+                operands |= self._stage_gradients(given[numbers], table, held)
+            return commands.submit(
+                Opcode.UPDATE, operands | {"flags": flags},
+                partial(commands.done, rows=distinct, positions=first), held)
+
+    def _find_gradients(self, gradients: NDArray[Any], table: Table,
+                        held: Held) -> dict[str, int] | None:
+        """Operands that name gradients in place, or None where the device cannot read them."""
+        row, stride = gradients.shape[1] * gradients.itemsize, gradients.strides[0]
+        possible = (not table.padded and not stride % ROW_ALIGNMENT
+                    and row <= stride <= LARGEST_STRIDE
+                    and gradients.strides[1] == gradients.itemsize)
+        regions = self._commands.regions
+        address = regions.find_in_place(gradients, ROW_ALIGNMENT, held) if possible else None
+        if address is None:
+            regions.check_copied("gradients", gradients)
+            return None
+        return {"gradients": address, "stride": stride}
+
+    def _stage_gradients(self, gradients, table, held):
+        """Operands that name a copy of gradients, padded like the rows."""
+        count, dim = gradients.shape
+        stride = table.row_bytes // table.dtype.itemsize * gradients.itemsize
+        lease = self._commands.staging.lease(count * stride, held)
+        padded = lease.rows(gradients.dtype, count, stride)
+        padded[:, :dim] = gradients
+        padded[:, dim:] = 0
+        return {"gradients": lease.address, "stride": stride}
+
+    def _check(self, opcode):
+        if not self._commands.geometry.arithmetic:
+            raise DeviceError(
+                f"this card has no arithmetic, which {opcode.name} needs: gather the rows and "
+                f"compute on the host, or use a card built with arithmetic=True")
+
+
+def _choice(name: str, known: Mapping[str, F], what: str) -> F:
+    if name not in known:
+        raise BatchError(f"{what} must be {' or '.join(map(repr, known))}, not {name!r}")
+    return known[name]
+
+
+def _float_bits(value, what):
+    """The bits of a number as float32."""
+    with np.errstate(over="ignore"):
+        number = np.float32(value)
+    if not np.isfinite(number):
+        raise BatchError(f"{what} must be a finite number in float32, not {value!r}")
+    return int(number.view(np.uint32))
+
+
+def _check_updatable(tables: Sequence[Table], with_state: bool) -> None:
+    """Raise RegistrationError where a step cannot be taken."""
+    for table in tables:
+        for buffer in table.buffers[:1 + with_state]:
+            if not buffer.writable:
+                raise RegistrationError(f"{buffer.name} cannot be written: it was registered from "
+                                        f"a read-only array")
+        if not with_state or not table.state_bytes:
+            continue
+        if (table.state_bytes, table.state_dtype) != (ADAGRAD_STATE_BYTES, np.float32):
+            raise RegistrationError(
+                f"row-wise Adagrad keeps one float32 per row: {table!r} has state of "
+                f"{table.state_dtype}, {table.state_bytes} bytes a row")
+        if table.padded:
+            raise RegistrationError(
+                f"row-wise Adagrad takes the mean over every carried byte of a row, but the rows "
+                f"of {table!r} are padded to {table.row_bytes} bytes: choose a dim whose rows are "
+                f"a multiple of {ROW_ALIGNMENT} bytes")
+
+
+def _gradients(value, table, largest_row):
+    """The array of gradients, checked against their table."""
+    array = array_of(value, "gradients", writable=False)
+    if array.ndim != 2 or array.shape[1] != table.dim or array.dtype not in (
+            np.float32, table.dtype):
+        kinds = " or ".join(dict.fromkeys(("float32", table.dtype.name)))
+        raise RegistrationError(
+            f"gradients must be [n, {table.dim}] of {kinds}; got {array.dtype} of shape "
+            f"{array.shape}")
+    carried = table.row_bytes // table.dtype.itemsize * array.itemsize
+    if carried > largest_row:
+        raise RegistrationError(
+            f"a gradient of {carried} bytes is longer than the {largest_row} that this card "
+            f"carries: give it in {table.dtype.name}, the tables' element type")
+    return array

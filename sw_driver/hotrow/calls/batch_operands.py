@@ -1,0 +1,144 @@
+"""Batches as operands of commands, and the lookups of each table that the counters hold."""
+
+from __future__ import annotations
+
+from threading import RLock
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..contract.errors import BatchError
+from ..contract.generated import Status
+from ..memory.buffer import Held
+from ..operands.batch import Batch
+from ..operands.tables import TableSet
+from ..queues.commands import Commands
+from ..queues.futures import Completion
+
+
+class StagedBatch:
+    """A batch where the device finds it: commands take it in the place of the batch.
+
+    Attributes
+    ----------
+    batch : Batch
+    tables : TableSet
+    operands : dict of str to int
+        Operands that name the batch.
+    """
+
+    def __init__(self, batch: Batch, tables: TableSet, operands: dict[str, int], held: Held,
+                 lock: RLock):
+        self.batch, self.tables, self.operands = batch, tables, operands
+        self._held, self._lock = held, lock
+        self._users: set[Held] = set()
+        self._released = False
+        self._counted: set[int] = set()  # commands whose lookups were counted
+
+    def use(self, held: Held) -> None:
+        """Keep the batch until a command has completed."""
+        if held is not self._held:
+            if self._released:
+                raise BatchError("the staged batch was released: stage it again")
+            held.at_end(self._end_use, held)
+            self._users.add(held)
+
+    def release(self) -> None:
+        """Give the memory back as soon as no command uses it; a second call does nothing."""
+        with self._lock:
+            self._released = True
+            if not self._users:
+                self._held.release()
+
+    def first_count(self, completion: Completion) -> bool:
+        """Whether a command's lookups are counted for the first time."""
+        number = completion["sequence"]
+        first = number not in self._counted
+        self._counted.add(number)
+        return first
+
+    def _end_use(self, held):
+        self._users.discard(held)
+        if self._released and not self._users:
+            self._held.release()
+
+
+BatchLike: TypeAlias = Batch | StagedBatch | ArrayLike
+
+
+class BatchOperands:
+    """Check batches, and put them where the device finds them.
+
+    Parameters
+    ----------
+    commands : Commands
+
+    Attributes
+    ----------
+    observed : float64[tables]
+        Lookups of each table that the counters hold, decayed as they are.
+    """
+
+    def __init__(self, commands: Commands):
+        self._commands = commands
+        self.observed = np.zeros(commands.geometry.tables)
+
+    def stage(self, batch: BatchLike, held: Held) -> StagedBatch:
+        """Check a batch, and hold its tables and its memory until `held` is released.
+
+        Raises
+        ------
+        BatchError, RegistrationError
+        """
+        commands, geometry = self._commands, self._commands.geometry
+        if isinstance(batch, StagedBatch):
+            batch.use(held)  # these commands read ids, and no row
+            return batch
+        if not isinstance(batch, Batch):
+            batch = Batch.dense(batch)
+        tables = commands.tables.resolve(batch)
+        for what, count, limit in (("samples", batch.samples, geometry.batch_samples),
+                                   ("lookups", batch.lookups, geometry.batch_lookups)):
+            if count > limit:
+                raise BatchError(f"the batch has {count} {what}: this card takes at most {limit}, "
+                                 f"send it in parts")
+        if commands.settings.check_ids:
+            batch.check(tables)
+        tables.hold(held)
+        operands = {"source": commands.staging.stage(batch.ids, held), "flags": batch.flags,
+                    "count": batch.lookups, "samples": batch.samples,
+                    "first_table": tables[0].number, "table_count": batch.table_count}
+        if batch.lengths is not None:
+            operands["lengths"] = commands.staging.stage(batch.lengths, held)
+        return StagedBatch(batch, tables, operands, held, commands.lock)
+
+    def hold(self, batch: BatchLike) -> StagedBatch:
+        """Check a batch and put it where the device finds it, until its `release`."""
+        held = Held()
+        with self._commands.lock:
+            self._commands.check_open()
+            try:
+                return self.stage(batch, held)
+            except BaseException:
+                held.release()
+                raise
+
+    def check(self, staged: StagedBatch, completion: Completion) -> None:
+        """Raise the error that a completion reports about a batch.
+
+        Raises
+        ------
+        BatchError, CommandError
+        """
+        if completion["status"] == Status.ROW_OUT_OF_RANGE:
+            raise staged.batch.refusal(completion["error_index"], staged.tables)
+        self._commands.check(completion)
+
+    def count(self, staged: StagedBatch, completion: Completion) -> None:
+        """The counters hold the lookups of a batch, unless its command was refused."""
+        served = completion["status"] in (Status.OK, Status.ROW_OUT_OF_RANGE)
+        if served and staged.first_count(completion):
+            numbers = staged.tables.numbers
+            self.observed[numbers[0]:numbers[-1] + 1] += staged.batch.column_lookups
+            self._commands.tables.in_counters.update(numbers)

@@ -1,0 +1,216 @@
+"""Host memory that the device reaches in place: aligned arrays, registered buffers."""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..contract.errors import RegistrationError
+from ..contract.generated import LIST_ALIGNMENT, ROW_ALIGNMENT
+from ..contract.records import packed_address
+
+
+class Tensor(Protocol):
+    """The part of a torch tensor that the driver uses; torch is not imported for it."""
+
+    dtype: Any
+
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+
+    def untyped_storage(self) -> Any:
+        """The memory of the tensor."""
+
+    def detach(self) -> Any:
+        """The tensor without its gradient."""
+
+
+Array: TypeAlias = NDArray[Any] | Tensor
+
+
+def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """An uninitialised C-contiguous array whose first byte lies on a multiple of 64."""
+    dtype = np.dtype(dtype)
+    shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    memory = np.empty(size + LIST_ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % LIST_ALIGNMENT
+    return memory[start:start + size].view(dtype).reshape(shape)
+
+
+def is_tensor(value: object) -> bool:
+    """Whether `value` is a torch tensor; torch is not imported for the test."""
+    return hasattr(value, "data_ptr") and hasattr(value, "untyped_storage")
+
+
+def as_array(value: Any) -> NDArray[Any]:
+    """`value` as a NumPy array on the same memory.
+
+    Parameters
+    ----------
+    value : numpy.ndarray, CPU torch tensor, or what `numpy.asarray` takes
+        A bfloat16 tensor becomes uint16, which NumPy can hold.
+
+    Raises
+    ------
+    RegistrationError
+        If the tensor is not in the CPU's memory, or not dense.
+    """
+    if not is_tensor(value):
+        return np.asarray(value)
+    if value.device.type != "cpu":
+        raise RegistrationError(
+            f"expected a tensor in the CPU's memory, got one on {value.device}: use .cpu()")
+    value = value.detach()
+    if str(value.dtype) == "torch.bfloat16":
+        import torch  # present: the caller has a tensor
+
+        return value.view(torch.int16).numpy().view(np.uint16)
+    try:
+        return value.numpy()
+    except (RuntimeError, TypeError) as refusal:
+        raise RegistrationError(f"this tensor has no NumPy form: {refusal}") from refusal
+
+
+def span(array: NDArray[Any]) -> tuple[int, int]:
+    """Host address of an array's first byte, and the bytes up to its last."""
+    if array.size and array.flags.c_contiguous:
+        return array.ctypes.data, array.nbytes
+    if array.size == 0 or any(stride < 0 for stride in array.strides):
+        raise RegistrationError(
+            f"expected an array with elements and without negative strides, got shape "
+            f"{array.shape} with strides {array.strides}")
+    reach = sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True))
+    return array.ctypes.data, reach + array.itemsize
+
+
+def bytes_at(address: int, size: int) -> NDArray[np.uint8]:
+    """uint8[size] on memory that the caller keeps alive."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+
+
+class Watch:
+    """Notices that the memory of an array or tensor was resized or replaced.
+
+    Parameters
+    ----------
+    source : numpy.ndarray or torch tensor
+        Kept alive, with every array on whose memory it is a view.
+    """
+
+    def __init__(self, source: Any):
+        self._seen: list[tuple[Callable[[Any], object], Any]] = []
+        while source is not None and (is_tensor(source) or isinstance(source, np.ndarray)):
+            extent = _tensor_extent if is_tensor(source) else _array_extent
+            self._seen.append((extent, source))
+            source = getattr(source, "base", None)
+        self._before = [extent(source) for extent, source in self._seen]
+
+    @property
+    def changed(self) -> bool:
+        """Whether an address or a size differs from the first look."""
+        return [extent(source) for extent, source in self._seen] != self._before
+
+
+def _tensor_extent(source):
+    return source.data_ptr(), source.untyped_storage().nbytes(), source.shape
+
+
+def _array_extent(source):
+    return source.__array_interface__["data"][0], source.nbytes
+
+
+class Held:
+    """What one command uses, kept until the command has completed.
+
+    An interrupt (Ctrl-C) may end `release`; another call finishes the work.
+    """
+
+    def __init__(self) -> None:
+        self._ends: list[tuple[Callable[..., object], tuple]] = []
+
+    def at_end(self, end: Callable[..., object], *arguments: object) -> None:
+        """Call `end` on release; it may be called twice."""
+        self._ends.append((end, arguments))
+
+    def use(self, buffer: "Buffer") -> None:
+        """Keep a buffer registered."""
+        self.at_end(buffer.holders.discard, self)
+        buffer.holders.add(self)
+
+    def release(self) -> None:
+        """Give everything back."""
+        while self._ends:
+            end, arguments = self._ends[-1]
+            end(*arguments)
+            self._ends.pop()
+
+
+class Buffer:
+    """Memory registered with the device.
+
+    Attributes
+    ----------
+    array : numpy.ndarray
+        The memory as the caller gave it.
+    handle : int or None
+        Number of the region; None while it is not registered.
+    writable : bool
+        Whether the device may write to it.
+    host, nbytes : int
+        Host address of the first byte, and bytes up to the last.
+    device_address : int or None
+        Where the device sees the first byte.
+    on_card : bool
+        Whether the card has the memory, and the host reads and writes it between flushes only.
+    holders : set of Held
+        The commands under way that use it.
+    """
+
+    def __init__(self, name: str, source: Any, writable: bool, on_card: bool = False):
+        self.name = name
+        self.array = as_array(source)
+        self.host, self.nbytes = span(self.array)
+        if self.host % ROW_ALIGNMENT:
+            raise RegistrationError(
+                f"{name} starts at {self.host:#x}, which is not a multiple of {ROW_ALIGNMENT} "
+                f"bytes: allocate it with hotrow.empty(shape, dtype)")
+        if writable and not self.array.flags.writeable:
+            raise RegistrationError(
+                f"{name} is a read-only array: register it with writable=False")
+        self.writable, self.on_card = writable, on_card
+        self.handle: int | None = None
+        self.device_address: int | None = None
+        self.holders: set[Held] = set()
+        self.for_one_command = False
+        self._watch = Watch(source)
+
+    @property
+    def bytes(self) -> NDArray[np.uint8]:
+        """The memory as uint8[nbytes]; it lives as long as this buffer."""
+        return bytes_at(self.host, self.nbytes)
+
+    @property
+    def uses(self) -> int:
+        """How many commands under way use the buffer."""
+        return len(self.holders)
+
+    def packed(self, offset: int = 0) -> int:
+        """Address operand of the byte at `offset`."""
+        if self.handle is None:
+            raise RegistrationError(f"{self.name} is not registered: register it again")
+        return packed_address(self.handle, offset)
+
+    def check(self) -> None:
+        """Raise RegistrationError if the memory is not what was registered."""
+        if self.handle is None:
+            raise RegistrationError(f"{self.name} is not registered: register it again")
+        if self._watch.changed:
+            raise RegistrationError(
+                f"{self.name} was resized or replaced while it was registered: unregister it, "
+                f"then register the memory that is to be used")
+
+    def __repr__(self) -> str:
+        return f"<Buffer {self.name}, {self.nbytes} bytes, handle {self.handle}>"

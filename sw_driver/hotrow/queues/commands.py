@@ -1,0 +1,234 @@
+"""What every call of a device uses: its lock, its memory, its tables and its queues."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import RLock
+from typing import TypeVar
+
+from ..contract.errors import CommandError, DeviceError
+from ..contract.generated import IDENTITY, QUEUE_OF, QUEUES, STATUS_DOC, VERSION, Opcode, Status
+from ..memory.buffer import Held
+from ..memory.regions import Regions
+from ..memory.registers import (
+    BUSY,
+    READY,
+    SOFT_RESET,
+    STOPPED,
+    Registers,
+    describe_device,
+    describe_ports,
+    read_geometry,
+)
+from ..memory.transport import Transport
+from ..operands.integers import Integers
+from ..operands.results import Done, RowList
+from ..operands.row_lists import refusal
+from ..operands.staging import SLAB_BYTES, Pool
+from ..operands.tables import Tables
+from .futures import Completion, Future
+from .rings import CommandQueue, Settings
+
+T = TypeVar("T")
+_ALL_BITS = 0xFFFF_FFFF
+_SLICE = 0.01  # seconds between two looks at a device that is not ready
+
+
+class Commands:
+    """Submit commands, and hold what they need until they have completed.
+
+    Parameters
+    ----------
+    transport : Transport
+    timeout : float
+        See `Settings`.
+    ring_entries : int
+        Commands that can be outstanding in each queue.
+    memory_timeout : int
+        Cycles without progress after which the card stops waiting for its memory; 0 for never.
+
+    Attributes
+    ----------
+    settings : Settings
+    lock : threading.RLock
+        Held by every call while it uses the device.
+    registers : Registers
+    geometry : Geometry
+    regions : Regions
+    tables : Tables
+    results, staging : Pool
+        Memory that the device writes, and that it reads.
+    queues : dict of str to CommandQueue
+    statistics : dict of int to list of int
+        Completed commands and their cycles, by opcode.
+    listeners : list of callable
+        Called with a queue's name and the completion record of each of its commands.
+    closed : bool
+    """
+
+    def __init__(self, transport: Transport, timeout: float, ring_entries: int,
+                 memory_timeout: int):
+        self.settings, self.lock, self.closed = Settings(timeout), RLock(), False
+        self.registers = Registers(transport)
+        found = self.registers.read("IDENTITY"), self.registers.read("VERSION")
+        if found != (IDENTITY, VERSION):
+            raise DeviceError(
+                f"expected a hotrow card of contract version {VERSION} (identity {IDENTITY:#x}), "
+                f"found identity {found[0]:#x}, version {found[1]}")
+        self.geometry = read_geometry(self.registers)
+        self.regions = Regions(transport, self.registers, self.geometry.handles)
+        self.tables = Tables(self.registers, self.regions, self.geometry)
+        self.statistics: dict[int, list[int]] = {}
+        self.listeners: list[Callable[[str, Completion], None]] = []
+        self._soft_reset(timeout)
+        self.registers.write("TIMEOUT", memory_timeout)
+        self.tables.clear()
+        self.regions.clear()
+        slab_bytes = getattr(transport, "staging_bytes", SLAB_BYTES)
+        self.results = Pool(self.regions, True, slab_bytes)
+        self.staging = Pool(self.regions, False, slab_bytes)
+        self.queues = {name: CommandQueue(name, ring_entries, self.registers, self.regions,
+                                          self.lock, self.settings, self._account)
+                       for name in QUEUES}
+        self.start()
+
+    @contextmanager
+    def open(self, opcode: Opcode, queue: str | None = None) -> Iterator[Held]:
+        """Hold the device's lock, with room for one command in its queue.
+
+        What the yielded `Held` holds is released if no command that uses it was submitted.
+        """
+        ring, held = self.queue(queue or QUEUE_OF[opcode]), Held()
+        while True:
+            if ring.full:
+                self.check_open()
+                ring.make_room(opcode)
+            with self.lock:
+                if ring.full:  # by another thread
+                    continue
+                self.check_open()
+                try:
+                    yield held
+                    return
+                except BaseException:
+                    if not ring.owns(held):
+                        held.release()
+                    raise
+
+    def submit(self, opcode: Opcode, operands: dict[str, int],
+               finish: Callable[[Completion], T], held: Held, queue: str | None = None,
+               lost: Callable[[], None] | None = None) -> Future[T]:
+        """Queue one command inside `open`; see `CommandQueue.submit`."""
+        return self.queue(queue or QUEUE_OF[opcode]).submit(opcode, operands, finish, held, lost)
+
+    def simple(self, opcode: Opcode, operands: dict[str, int],
+               queue: str | None = None) -> Future[Done]:
+        """Queue a command that needs no memory."""
+        with self.open(opcode, queue) as held:
+            return self.submit(opcode, operands, self.done, held, queue)
+
+    def queue(self, name: str) -> CommandQueue:
+        """The queue of that name.
+
+        Raises
+        ------
+        DeviceError
+        """
+        if name not in self.queues:
+            raise DeviceError(f"queue must be {' or '.join(map(repr, QUEUES))}, not {name!r}")
+        return self.queues[name]
+
+    def done(self, completion: Completion, rows: RowList | None = None,
+             positions: Integers | None = None) -> Done:
+        """The result of a command that returns none; arguments as in `check`."""
+        self.check(completion, rows, positions)
+        return Done(cycles_of(completion))
+
+    def check(self, completion: Completion, rows: RowList | None = None,
+              positions: Integers | None = None) -> None:
+        """Raise the error that a completion reports.
+
+        Parameters
+        ----------
+        completion : record of COMPLETION
+        rows : RowList, optional
+            The list of the command.
+        positions : integers [rows], optional
+            Place of each entry in the list that the caller gave, if `rows` is another list.
+
+        Raises
+        ------
+        BatchError, CommandError
+        """
+        if completion["status"] == Status.OK:
+            return
+        status = Status(completion["status"])
+        index, address = completion["error_index"], completion["error_address"]
+        if status in (Status.ROW_OUT_OF_RANGE, Status.TABLE_UNKNOWN) and rows is not None:
+            raise refusal(rows, index, self.tables, positions)
+        index = index if positions is None else int(positions[index])
+        opcode = Opcode(completion["opcode"])
+        where = f", address {self.regions.describe(address)}" if address else ""
+        ports = describe_ports(self.registers.read("STATUS"))
+        raise CommandError(
+            f"{opcode.name} ended with {status.name} ({STATUS_DOC[status]}): index {index}{where}"
+            + (f"; {ports}: recover with Device.reset()" if ports else ""),
+            opcode=opcode, status=status, index=index, address=address)
+
+    def check_open(self) -> None:
+        """Raise DeviceError if the device is closed."""
+        if self.closed:
+            raise DeviceError("the device is closed")
+
+    def poll(self) -> None:
+        """Process the completions that have landed."""
+        for queue in self.queues.values():
+            queue.poll()
+
+    def start(self) -> None:
+        """Enable the queues, which must be idle."""
+        for queue in self.queues.values():
+            queue.start()
+
+    def give_up(self, why: str, timeout: float) -> None:
+        """End the commands under way, whether or not the device responds."""
+        error = DeviceError(f"{why} while this command was under way")
+        try:
+            self.poll()
+            self._soft_reset(timeout)
+        finally:
+            for queue in self.queues.values():
+                queue.stop(error)
+
+    def _account(self, queue, completion):
+        count = self.statistics.setdefault(completion["opcode"], [0, 0])
+        count[0] += 1
+        count[1] += cycles_of(completion)
+        for listener in self.listeners:
+            listener(queue, completion)
+
+    def _soft_reset(self, timeout):
+        """Restart queues, engines and ports, and wait until they are ready."""
+        self.registers.write("CONTROL", SOFT_RESET)
+        deadline = time.monotonic() + timeout
+        while True:
+            status = self.registers.read("STATUS")
+            busy = any(self.registers.read(f"{name.upper()}_STATE") & BUSY for name in QUEUES)
+            if status & READY and not status & STOPPED and not busy:
+                break
+            if time.monotonic() > deadline:
+                raise DeviceError(f"the device did not become ready in {timeout:g} s after a "
+                                  f"reset ({describe_device(self.registers)}): it needs its "
+                                  f"power-up reset")
+            first = QUEUES[0]
+            self.registers.wait(
+                first, self.registers.read(f"{first.upper()}_COMPLETED"), _SLICE)
+        self.registers.write("FAULT", _ALL_BITS)
+        self.registers.write("INTERRUPT", _ALL_BITS)
+
+
+def cycles_of(completion: Completion) -> int:
+    """Cycles that a command took."""
+    return completion["end"] - completion["start"]

@@ -1,0 +1,167 @@
+"""A serial line as a channel, and the transport `uart` over it. Standard library only; POSIX."""
+
+import errno
+import fcntl
+import os
+import select
+import termios
+import time
+from collections import deque
+from contextlib import suppress
+
+from ...contract.errors import TransportError
+from ...contract.generated import IDLE_BYTE, SYNC_BYTE
+from .slip import Decoder, encode
+from .transport import LinkTransport
+
+RATES = {int(name[1:]): getattr(termios, name)
+         for name in dir(termios) if name[0] == "B" and name[1:].isdigit() and name != "B0"}
+_SYNC = bytes([SYNC_BYTE]) * 4 + bytes([IDLE_BYTE]) * 2
+_CHUNK = 4096
+_PATIENCE = 0.5
+_LARGEST_BITS = 8 * 1024 * 10  # of the frames of a window and as many answers
+
+
+class SerialLine:
+    """Frames over a serial line, raw, eight bits, no parity, no flow control.
+
+    Parameters
+    ----------
+    path : str
+        The device file.
+    baud : int
+        Bits per second; the card measures it.
+    settle : float
+        Seconds within which the line must accept a frame.
+
+    Raises
+    ------
+    OSError, ValueError
+        If the file cannot be opened, is no serial line, or does not support that rate.
+    """
+
+    def __init__(self, path, baud, settle=5.0):
+        if baud not in RATES:
+            raise ValueError(f"this system does not support {baud} baud: choose one of "
+                             f"{', '.join(map(str, sorted(RATES)))}")
+        self.name, self._settle = f"serial line {path}", settle
+        self._decoder, self._frames = Decoder(), deque[bytes]()
+        self._file: int | None = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+        try:
+            if not os.isatty(self._file):
+                raise ValueError(f"{path} is not a serial line")
+            _make_raw(self._file, RATES[baud])
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, frame):
+        """Send one frame."""
+        self._write(encode(frame))
+
+    def attune(self):
+        """Send the bytes by which the card measures the rate."""
+        self._write(_SYNC)
+
+    def receive(self, timeout):
+        """The next frame, or None after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while not self._frames:
+            left = max(0.0, deadline - time.monotonic())
+            if not self._ready(select.POLLIN, left):
+                return None
+            self._frames.extend(self._decoder.feed(self._try(os.read, _CHUNK)))
+        return self._frames.popleft()
+
+    def close(self):
+        """Release the line."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            with suppress(OSError):
+                fcntl.ioctl(file, termios.TIOCNXCL)
+            os.close(file)
+
+    def _write(self, octets):
+        deadline = time.monotonic() + self._settle
+        while octets:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._ready(select.POLLOUT, left):
+                raise TransportError(f"{self.name} accepted no byte for {self._settle:g} s: is the "
+                                     "board still connected?")
+            octets = octets[self._try(os.write, octets):]
+
+    def _ready(self, event, timeout):
+        """Whether the line can be read or written within `timeout` seconds."""
+        if self._file is None:
+            raise TransportError(f"{self.name} has been closed")
+        poll = select.poll()
+        poll.register(self._file, event)
+        found = poll.poll(1000 * timeout)
+        if found and not found[0][1] & event:
+            raise self._gone()
+        return bool(found)
+
+    def _try(self, call, argument):
+        try:
+            done = call(self._file, argument)
+        except BlockingIOError:
+            return b"" if call is os.read else 0
+        except OSError as error:
+            if error.errno in (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EBADF):
+                raise self._gone() from error
+            raise TransportError(f"{self.name}: {error.strerror}") from error
+        if done == b"":  # the line was hung up
+            raise self._gone()
+        return done
+
+    def _gone(self):
+        return TransportError(f"{self.name} is gone: the board was unplugged or lost its power; "
+                              "connect it again, then open the device again")
+
+
+def _make_raw(file, rate):
+    iflag, oflag, cflag, lflag, _, _, characters = termios.tcgetattr(file)
+    iflag &= ~(termios.IGNBRK | termios.BRKINT | termios.PARMRK | termios.ISTRIP | termios.INLCR
+               | termios.IGNCR | termios.ICRNL | termios.IXON | termios.IXOFF | termios.INPCK)
+    oflag &= ~termios.OPOST
+    cflag &= ~(termios.CSIZE | termios.PARENB | termios.CSTOPB | getattr(termios, "CRTSCTS", 0))
+    cflag |= termios.CS8 | termios.CREAD | termios.CLOCAL
+    lflag &= ~(termios.ECHO | termios.ECHONL | termios.ICANON | termios.ISIG | termios.IEXTEN)
+    characters[termios.VMIN], characters[termios.VTIME] = 1, 0  # an empty read: hung up
+    termios.tcsetattr(file, termios.TCSANOW,
+                      [iflag, oflag, cflag, lflag, rate, rate, characters])
+    termios.tcflush(file, termios.TCIOFLUSH)
+    fcntl.ioctl(file, termios.TIOCEXCL)  # no other program can open the line
+
+
+def open_transport(address=None, preset=None, baud=3_000_000, patience=None, tries=8):
+    """Open a card at a serial line.
+
+    Parameters
+    ----------
+    address : str
+        The device file: "uart:/dev/ttyUSB1".
+    preset : str, optional
+        Not used: the driver reads the geometry from the card.
+    baud : int
+        Bits per second, supported by the board's bridge; the card measures it.
+    patience : float, optional
+        Seconds without an answer before requests are sent again; default half a second, and on a
+        slow line the time of the largest frames.
+    tries : int
+        How often a request is sent.
+
+    Returns
+    -------
+    LinkTransport
+
+    Raises
+    ------
+    ValueError, OSError, TransportError
+        If there is no such line, or no card answers.
+    """
+    if not address:
+        raise ValueError("no serial line was named: write it after a colon, uart:/dev/ttyUSB1")
+    if patience is None:
+        patience = max(_PATIENCE, _LARGEST_BITS / baud)
+    return LinkTransport("uart", SerialLine(address, baud), patience, tries)

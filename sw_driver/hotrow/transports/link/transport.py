@@ -1,0 +1,143 @@
+"""A transport over a link: requests reach registers, arrays have copies in the card's memory."""
+
+import time
+
+import numpy as np
+
+from ...contract.errors import TransportError
+from ...contract.generated import QUEUES, REGISTERS, Operation
+from ...memory.registers import ENABLE
+from .card_memory import CardMemory
+from .session import Session
+
+_DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}
+_COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"]: queue for queue in QUEUES}
+_CONTROLS = {REGISTERS[f"{queue.upper()}_CONTROL"]: queue for queue in QUEUES}
+_OF_QUEUE = tuple(_COMPLETED)  # by the number of the queue
+# A piece of staging memory has at most this share of the card's memory, and at most so many bytes.
+_STAGING_SHARE, _MOST_STAGING = 64, 1 << 17
+_PAUSE = 0.0005  # seconds between two reads of COMPLETED of a busy card
+
+
+class LinkTransport:
+    """Transport over a channel.
+
+    Parameters
+    ----------
+    name : str
+    channel : Channel
+        Closed with the transport.
+    patience : float
+        Seconds after which a request is sent again.
+    tries : int
+
+    Attributes
+    ----------
+    reaches_host : bool
+        False: the card works on copies of arrays.
+    staging_bytes : int
+        Size of the pieces in which the driver allocates memory for its own use.
+    session : Session
+    memory : CardMemory
+    """
+
+    reaches_host = False
+
+    def __init__(self, name, channel, patience=0.5, tries=8):
+        if not patience > 0 or tries < 1:
+            raise ValueError(f"patience must be more than 0 seconds and tries at least 1, not "
+                             f"{patience:g} and {tries}")
+        self.name, self._channel = name, channel
+        try:
+            self.session = Session(channel, patience, tries)
+            self.memory = CardMemory(self.session)
+        except BaseException:
+            channel.close()
+            raise
+        self.staging_bytes = min(
+            _MOST_STAGING, self.session.card["memory_bytes"] // _STAGING_SHARE)
+        self._submitted, self._completed = dict.fromkeys(QUEUES, 0), dict.fromkeys(QUEUES, 0)
+        self._closed = False
+
+    def read_register(self, offset):
+        """The 32-bit register at byte `offset`; if COMPLETED changed, memory is fetched first."""
+        answer = self._request(Operation.READ_REGISTER, offset, length=4).result()
+        value = int.from_bytes(answer.payload, "little")
+        queue = _COMPLETED.get(offset)
+        if queue and value != self._completed[queue]:
+            self._completed[queue] = value
+            self.memory.pull()
+        return value
+
+    def write_register(self, offset, value):
+        """Write the 32-bit register at byte `offset`; before a doorbell, memory is sent.
+
+        The call does not wait for the answer: the card carries out requests in order.
+        """
+        if queue := _DOORBELLS.get(offset):
+            self._open()
+            self.memory.push(alone=self._submitted == self._completed)
+            self._submitted[queue] = value
+        elif (queue := _CONTROLS.get(offset)) and not value & ENABLE:
+            self._submitted[queue] = self._completed[queue] = 0  # an enabled queue starts at 0
+        self._request(Operation.WRITE_REGISTER, offset, payload=value.to_bytes(4, "little"))
+
+    def attach(self, array, writable, owner="both"):
+        """Make a copy of an array in the card's memory and return its address; see `CardMemory`."""
+        if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+            raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
+                             f"{array.dtype}{list(array.shape)}")
+        return self.memory.attach(array, writable, owner)
+
+    def detach(self, address):
+        """Free the copy that `attach` made."""
+        self.memory.detach(address)
+
+    def send(self, address, size):
+        """Send bytes of an array of owner "driver"."""
+        self._open()
+        self.memory.send(address, size)
+
+    def fetch(self, address, size):
+        """Fetch bytes of an array of owner "driver"."""
+        self._open()
+        self.memory.fetch(address, size)
+
+    def flush(self, address=None):
+        """Fetch what the card wrote to arrays of owner "card", or to the one at an address."""
+        self._open()
+        self.memory.flush(address)
+
+    def upload(self):
+        """`flush`, and send what the host wrote to arrays of owner "card"."""
+        self._open()
+        self.memory.upload()
+
+    def wait(self, queue, completed, timeout):
+        """Read COMPLETED until it differs from `completed` or the time is over."""
+        deadline = time.monotonic() + timeout
+        while self.read_register(_OF_QUEUE[queue]) == completed and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+
+    def close(self):
+        """Release the channel, once every request is answered."""
+        if not self._closed:
+            self._closed = True
+            try:
+                self.session.finish()
+            except TransportError:
+                pass  # the card is gone
+            finally:
+                self._channel.close()
+
+    def counters(self):
+        """The card's counters of ignored and repeated frames."""
+        return self.session.counters()
+
+    def _request(self, *arguments, **named):
+        self._open()
+        return self.session.request(*arguments, **named)
+
+    def _open(self):
+        if self._closed:
+            raise TransportError(f"transport {self.name!r} has been closed")

@@ -1,0 +1,133 @@
+"""The transport `pcie`: registers in a BAR, memory in place."""
+
+import fcntl
+import os
+import time
+
+from ...contract.errors import TransportError
+from ...contract.generated import QUEUES, REGISTERS
+from .bar import enable, find_function, sysfs_bar
+from .huge_pages import HugePages
+from .vfio import VfioFunction, VfioMemory
+
+_COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES]
+_PAUSE = 20e-6  # seconds between two reads of COMPLETED of a busy card
+_ADDRESS_WIDTH = 64
+
+
+class PcieTransport:
+    """Transport to a card that reads and writes the host's memory.
+
+    Parameters
+    ----------
+    bar : Bar
+    memory : VfioMemory or HugePages
+    release : callable
+        Called by `close` to release the function.
+    registers_at : int
+        Byte of the BAR where the registers begin.
+    """
+
+    name = "pcie"
+
+    def __init__(self, bar, memory, release=lambda: None, registers_at=0):
+        self._bar, self._memory, self._release, self._closed = bar, memory, release, False
+        self._registers_at = registers_at
+        if hasattr(memory, "empty"):
+            self.empty = memory.empty
+
+    def read_register(self, offset):
+        """The 32-bit register at byte `offset`."""
+        return self._open().read(self._registers_at + offset)
+
+    def write_register(self, offset, value):
+        """Write the 32-bit register at byte `offset`."""
+        self._open().write(self._registers_at + offset, value)
+
+    def attach(self, array, writable):
+        """Let the card reach an array and return the device address."""
+        self._open()
+        return self._memory.attach(array, writable)
+
+    def detach(self, address):
+        """End the access that `attach` began."""
+        self._open()
+        self._memory.detach(address)
+
+    def wait(self, queue, completed, timeout):
+        """Read COMPLETED until it differs from `completed` or the time is over."""
+        deadline = time.monotonic() + timeout
+        while self.read_register(_COMPLETED[queue]) == completed and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+
+    def close(self):
+        """Release the function."""
+        if not self._closed:
+            self._closed = True
+            self._bar.close()
+            self._release()
+
+    def _open(self):
+        if self._closed:
+            raise TransportError("transport 'pcie' has been closed")
+        return self._bar
+
+
+def _lock(file, name):
+    """Keep other programs of this driver off a function until the file is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"another process uses PCI function {name}: end it first") from None
+
+
+def open_transport(address=None, preset=None, bar=0, memory="vfio", address_width=_ADDRESS_WIDTH,
+                   registers_at=0):
+    """Open a card on PCI Express.
+
+    Parameters
+    ----------
+    address : str
+        Its function as `lspci -D` prints it: "pcie:0000:01:00.0".
+    preset : str, optional
+        Not used: the driver reads the geometry from the card.
+    bar : int
+        Number of the BAR that holds the registers.
+    memory : str
+        "vfio": any array, through the IOMMU; the function is bound to vfio-pci. "hugepages": arrays
+        in huge pages from `device.transport.empty`; for the superuser.
+    address_width : int
+        Bits of the card's addresses.
+    registers_at : int
+        Byte of the BAR where the registers begin.
+
+    Returns
+    -------
+    PcieTransport
+
+    Raises
+    ------
+    ValueError, OSError
+        If there is no such function, or it cannot be used in this way.
+    """
+    folder = find_function(address)
+    if memory == "vfio":
+        function = VfioFunction(folder)
+        try:
+            return PcieTransport(function.bar(bar), VfioMemory(function.container, address_width),
+                                 function.close, registers_at)
+        except BaseException:
+            function.close()
+            raise
+    if memory == "hugepages":
+        registers = sysfs_bar(folder, bar)
+        file = os.open(folder / "config", os.O_RDWR)
+        try:
+            _lock(file, folder.name)
+            enable(file)
+            return PcieTransport(registers, HugePages(address_width), lambda: os.close(file),
+                                 registers_at)
+        except BaseException:
+            os.close(file)
+            raise
+    raise ValueError(f"memory must be 'vfio' or 'hugepages', not {memory!r}")

@@ -1,0 +1,95 @@
+"""Sessions of a soak, one per seed, until a target is reached; and their command line."""
+
+import argparse
+import resource
+import sys
+from functools import partial
+from pathlib import Path
+
+GROWTH = 256 << 20  # bytes of resident memory by which later sessions may exceed the first
+
+
+class Mismatch(AssertionError):
+    """A session failed; the message has the command that repeats it.
+
+    Parameters
+    ----------
+    name : str
+        Of the soak's module in this package.
+    options : dict of str to value
+        Of the command line, for this session.
+    what : str
+        What was wrong.
+    """
+
+    def __init__(self, name, options, what):
+        seed = options["seed"]
+        choices = " ".join(f"--{option} {value}" for option, value in options.items())
+        super().__init__(f"seed {seed}: {what}\nrepeat, with a waveform of the round, by: python "
+                         f"-m {__package__}.{name} {choices} --waveform {name}-{seed}.vcd")
+
+
+def run_sessions(session, tally, unit, target, seed=0, say=lambda text: None):
+    """Call `session(seed, tally)` with consecutive seeds until `tally.<unit>` reaches `target`;
+    pass a line to `say` after every session; return `tally`.
+
+    Raises
+    ------
+    MemoryError
+        If the process grows by more than `GROWTH` after the first session.
+    """
+    first = None
+    while getattr(tally, unit) < target:
+        session(seed, tally)
+        say(f"seed {seed}: {tally}")
+        first = first or resident_bytes()
+        if resident_bytes() - first > GROWTH:
+            raise MemoryError(
+                f"{tally.sessions} sessions: {resident_bytes() >> 20} MB are resident, after the "
+                f"first session {first >> 20} MB: expected at most {GROWTH >> 20} MB more")
+        seed += 1
+    return tally
+
+
+def resident_bytes():
+    """Resident memory of this process, or 0 where the system does not say."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * resource.getpagesize() if statm.exists() else 0
+
+
+def command_line(soak, name, unit, target, doc, arguments=None, **choices):
+    """Run `soak(target, seed, say=, **choices)` from the command line; 1 after a mismatch.
+
+    Parameters
+    ----------
+    soak : callable
+    name : str
+        Of its module in this package.
+    unit : str
+        Option for the target.
+    target : int
+        Default target.
+    doc : str
+    arguments : list of str, optional
+    choices : dict of str to list of str
+        Further options and their values.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}.{name}",
+                                     description=doc.split(":")[0] + ".")
+    parser.add_argument(f"--{unit}", type=int, default=target, help="least total of all sessions")
+    parser.add_argument("--seed", type=int, default=0, help="of the first session")
+    parser.add_argument("--waveform", help="file, .vcd, for the signals of the last round")
+    for option, values in choices.items():
+        parser.add_argument(f"--{option}", choices=values, help="default all")
+    options = vars(parser.parse_args(arguments))
+    if trace := options.pop("waveform"):
+        from hotrow_sim.verilated.transport import open_transport
+
+        options["open_device"] = partial(open_transport, trace=trace)
+    try:
+        print(soak(options.pop(unit), options.pop("seed"), **options,
+                   say=lambda text: print(text, file=sys.stderr, flush=True)))
+    except Mismatch as wrong:
+        print(wrong, file=sys.stderr)
+        return 1
+    return 0

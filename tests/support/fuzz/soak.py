@@ -1,0 +1,155 @@
+"""Soak of the row mover: random moves through rough memory, the RTL against the golden model.
+
+Some moves are refused or fault: tables and buffers end where memory answers with an error or
+rejects writes (see `setup`). After every round all completions, registers and bytes of memory must
+be equal, and the memory ports check the AXI rules on every beat. A session draws its setup and the
+behaviour of the memory from its seed:
+
+    python -m tests.support.fuzz.soak --rows 1000000
+    python -m tests.support.fuzz.soak --card wide --seed 17 --rows 1
+
+The second command repeats one session; a failure prints its card and seed.
+"""
+
+import sys
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract.encoding import QUEUES, Opcode, Status
+from hotrow_sim.memory import Behaviour
+from hotrow_sim.model import open_transport as open_model
+
+from .commands import CommandSource
+from .player import differences, play
+from .rounds import Round
+from .sessions import Mismatch, command_line, run_sessions
+from .setup import FuzzHost, make_setup
+
+ROUNDS, RINGS_LOG2 = 40, 4  # rounds of a session, and log2 of the commands in a ring
+MALFORMED = 0.1
+MOVES = ("gather", "gather", "gather", "scatter", "scatter", "scatter", "copy", "fill")
+TINY = preset("tiny")
+WIDE = replace(TINY, name="wide", bus_bytes=64, row_ports=4, outstanding=16, directory_sets=256,
+               miss_entries=512, row_bytes=4096)
+CARDS = {card.name: card for card in (TINY, WIDE)}
+TINY_SHARE = 3  # of 4 sessions; the wide card simulates more slowly
+SHOWN = 20  # differences
+
+
+class LongLists(CommandSource):
+    """Commands with long lists of rows."""
+
+    counts = (1, 7, 60, 200, 300)
+
+
+@dataclass
+class Tally:
+    """Totals: `sessions`, `commands`, `rows` moved, `bytes` of COPY and FILL, `cycles` of the
+    device, `bursts` of the row ports, commands by `status`."""
+
+    sessions: int = 0
+    commands: int = 0
+    rows: int = 0
+    bytes: int = 0
+    cycles: int = 0
+    bursts: int = 0
+    status: dict = field(default_factory=dict)
+
+    def count(self, completions):
+        for done in completions:
+            self.commands += 1
+            name = Status(done["status"]).name
+            self.status[name] = self.status.get(name, 0) + 1
+            if done["opcode"] in (Opcode.GATHER, Opcode.SCATTER):
+                self.rows += done["entries"]
+            elif done["opcode"] in (Opcode.COPY, Opcode.FILL):
+                self.bytes += done["bytes"]
+
+
+def soak(rows, seed=0, rounds=ROUNDS, card=None, open_device=None, say=lambda text: None) -> Tally:
+    """Run sessions until `rows` rows have been moved.
+
+    Parameters
+    ----------
+    rows : int
+    seed : int
+        Of the first session.
+    rounds : int
+        Of a session; a round is at most a ring of commands.
+    card : str, optional
+        One of `CARDS`; by default the seed of a session selects it.
+    open_device : callable, optional
+        Called with `config` and `behaviour`, by port; default the Verilated device.
+    say : callable
+        Receives a line after every session.
+
+    Raises
+    ------
+    Mismatch
+    """
+    if open_device is None:
+        from hotrow_sim.verilated.transport import open_transport as open_device
+
+    return run_sessions(partial(_session, rounds, card, open_device), Tally(), "rows", rows, seed,
+                        say)
+
+
+def _session(rounds, card, open_device, seed, tally):
+    """Play the rounds of one seed on the device and on the model."""
+    from hotrow_sim.verilated.transport import port_names
+
+    rng = np.random.default_rng([seed, 1])
+    config = CARDS[card] if card else (TINY if seed % 4 < TINY_SHARE else WIDE)
+    behaviours = {name: _rough(rng) for name in port_names(config)}
+    setup = make_setup(rng, config)
+    device = open_device(config=config, behaviour=behaviours)
+    hosts = [FuzzHost(transport, setup, RINGS_LOG2)
+             for transport in (open_model(config=config), device)]
+    for number in range(rounds):
+        drawn = _round(rng, config, setup.tables)
+        device.restart_trace()
+        model, rtl = (play(host, drawn) for host in hosts)
+        unequal = differences(model, rtl) + device.violations()
+        if unequal:
+            device.close()
+            raise Mismatch(
+                "soak", {"card": config.name, "seed": seed, "rows": 1},
+                f"round {number}: model and RTL differ, or an AXI rule was broken:\n" +
+                "\n".join(unequal[:SHOWN]))
+        tally.count(rtl.completions["move"])
+    tally.sessions += 1
+    tally.cycles += device.cycles
+    tally.bursts += sum(device.statistics(name).bursts for name in device.ports
+                        if name.startswith("row"))
+    device.close()
+
+
+def _rough(rng):
+    """Behaviour with stalls on all channels, and reordered and interleaved responses."""
+    return Behaviour(
+        latency=int(rng.choice([1, 3, 9, 30])), jitter=int(rng.choice([0, 5, 40])),
+        outstanding=int(rng.choice([0, 0, 0, 2])), out_of_order=True,
+        interleave=bool(rng.integers(2)),
+        **{f"stall_{channel}": float(rng.choice([0, 0.1, 0.3]))
+           for channel in ("address", "data", "response")},
+        seed=int(rng.integers(1 << 32)))
+
+
+def _round(rng, config, tables):
+    """At most a ring of moves."""
+    source = LongLists(rng, config, tables)
+    moves = []
+    while len(moves) < 1 << RINGS_LOG2 and source.room():
+        operands = getattr(source, str(rng.choice(MOVES)))()
+        moves.append(source.finish(
+            source.malformed(operands) if rng.random() < MALFORMED else operands))
+    no = dict.fromkeys(QUEUES, False)
+    return Round(source.lists, {"lookup": [], "move": moves}, no, no, bool(rng.random() < 0.05), [])
+
+
+main = partial(command_line, soak, "soak", "rows", 1_000_000, __doc__, card=list(CARDS))
+
+if __name__ == "__main__":
+    sys.exit(main())
