@@ -78,7 +78,7 @@ def test_traces_in_every_mode(train, trace, optimizer):
 KILLED = """
 import os, signal, sys
 import torch
-from hotrow.cli import main
+from hotrow.command.cli import main
 from hotrow.torch.training import collection_trainer
 torch.set_num_threads(1)  # as this test's process: the bits of dense layers depend on it
 {}
