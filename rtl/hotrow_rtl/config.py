@@ -19,6 +19,8 @@ BYPASS_STAMPS = 512  # entries of the planner's bypass table in one bank: one bl
 RING_BEATS = 32  # beats in flight in the banks of counters and directory
 NUMBER_BEATS = 16  # beats in flight in the banks of the miss table, whose latency is shorter
 LARGEST_ROW = 4096  # bytes
+PAGE_BYTES = 4096  # no AXI4 burst crosses a multiple of it
+BURST_BEATS = 256  # of the longest AXI4 burst
 LARGEST_STRIDE = 65536 - ROW_ALIGNMENT  # bytes
 PORT_INTERLEAVE = 256  # consecutive bytes of a table at one row port
 
@@ -105,13 +107,14 @@ class Config:
     miss_entries : int
         Entries of the miss table, which finds repeated misses of a SPLIT (power of two).
     burst_beats : int
-        Longest AXI4 burst on lists and results, in beats (power of two, at most 4 KiB; on a bus of
-        8 bytes at least 8).
+        Longest AXI4 burst on lists and results, in beats (power of two, at most 256 and 4 KiB; on a
+        bus of 8 bytes at least 8).
     outstanding : int
         Rows in flight on each row port, each with an AXI id of its own (power of two, at most
         1024). Full rate on rows of w words needs (latency + w + 5) / w of them.
     row_bytes : int
-        Longest row that the row mover moves, 64 to 4096 bytes (power of two).
+        Longest row that the row mover moves, 64 to 4096 bytes (power of two); on a bus of 8 bytes
+        at most 1024, as an AXI4 burst has 256 beats and an unaligned row one word more.
     row_ports : int
         AXI4 ports of the row mover, each with a read and a write bus: 1, 2, 4 or 8.
     result_ports : int
@@ -154,7 +157,7 @@ class Config:
     miss_entries: int
     burst_beats: int
     outstanding: int
-    row_bytes: int = LARGEST_ROW
+    row_bytes: int = 1024
     row_ports: int = 1
     result_ports: int = 4
     window_beats: int = 5
@@ -187,10 +190,15 @@ class Config:
         within("batch_lookups", self.batch_samples, 1 << 31, power_of_two=True)
         within("miss_entries", 32, 1 << 20, power_of_two=True)
         # Stripes of a list start on a multiple of LIST_ALIGNMENT.
-        within("burst_beats", 8 if self.bus_bytes == 8 else 2, 4096 // self.bus_bytes,
-               power_of_two=True)
+        within("burst_beats", 8 if self.bus_bytes == 8 else 2,
+               min(BURST_BEATS, PAGE_BYTES // self.bus_bytes), power_of_two=True)
         within("outstanding", 1, 1024, power_of_two=True)
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
+        most = BURST_BEATS // 2 * self.bus_bytes
+        if self.row_bytes > most and PAGE_BYTES // self.bus_bytes > BURST_BEATS:
+            raise ValueError(f"row_bytes must be at most 128 * bus_bytes = {most}, as a row and the "
+                             f"word in which it begins are one AXI4 burst of at most {BURST_BEATS} "
+                             f"beats, not {self.row_bytes}: use a wider bus or shorter rows")
         within("window_beats", 1, 15)
         within("events", 2, 256, power_of_two=True)
         for name in ("arithmetic", "planner"):
@@ -363,7 +371,7 @@ PRESETS = {
                planner=True, clock_mhz=50),
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,
-               miss_entries=65536, burst_beats=16, outstanding=1024, row_ports=4,
+               miss_entries=65536, burst_beats=16, outstanding=1024, row_bytes=4096, row_ports=4,
                window_beats=8, planner=True, clock_mhz=250),
     )
 }

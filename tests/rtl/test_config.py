@@ -12,7 +12,9 @@ ECP5 = preset("ecp5")
 
 
 @pytest.mark.parametrize("changes, message", [
-    ({"burst_beats": 4}, "burst_beats must be 8 to 512, not 4"),
+    ({"burst_beats": 4}, "burst_beats must be 8 to 256, not 4"),
+    ({"burst_beats": 512}, "burst_beats must be 8 to 256, not 512"),
+    ({"row_bytes": 2048}, r"row_bytes must be at most 128 \* bus_bytes = 1024, .* not 2048"),
     ({"bus_bytes": 4}, "bus_bytes must be 8 to 64, not 4"),
     ({"lookup_lanes": 2}, "lookup_lanes must be 0 to 1, not 2"),
     ({"lane_banks": 2}, "which one bank serves: lane_banks must be 1 with lookup_lanes=1, not 2"),
