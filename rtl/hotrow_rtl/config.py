@@ -196,9 +196,9 @@ class Config:
         within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
         most = BURST_BEATS // 2 * self.bus_bytes
         if self.row_bytes > most and PAGE_BYTES // self.bus_bytes > BURST_BEATS:
-            raise ValueError(f"row_bytes must be at most 128 * bus_bytes = {most}, as a row and the "
-                             f"word in which it begins are one AXI4 burst of at most {BURST_BEATS} "
-                             f"beats, not {self.row_bytes}: use a wider bus or shorter rows")
+            raise ValueError(f"row_bytes must be at most 128 * bus_bytes = {most}, as a row from "
+                             f"any byte is read in one AXI4 burst of at most {BURST_BEATS} beats, "
+                             f"not {self.row_bytes}: use a wider bus or shorter rows")
         within("window_beats", 1, 15)
         within("events", 2, 256, power_of_two=True)
         for name in ("arithmetic", "planner"):

@@ -6,15 +6,23 @@ kernels.
 
 from xml.etree import ElementTree
 
-from ..config import Config
+from ..config import BURST_BEATS, PAGE_BYTES, Config
 from ..contract.encoding import VERSION
 from ..contract.registers import REGISTER_SPACE, REGISTERS
 from ..emit.verilog import TOP_MODULE, emit
+from ..memory.read_port import buffer_words
+from ..memory.write_client import OUTSTANDING_BURSTS
+from ..mover.port.payloads import pending_writes
+from ..top import list_clients
 from .interfaces import CONTROL, buses
 from .vivado import U55C
 
 _KERNEL, _CONTROL = "hotrow_kernel", "s_axi_control"
-_HBM_CHANNELS = 32
+_HBM = "HBM[0:31]"  # every channel of a U55C
+_HOST = "HOST[0]"
+# Attributes of every burst: normal memory, neither cached nor allocated; unprivileged data.
+# Source: ARM IHI 0022, AxCACHE and AxPROT.
+_ATTRIBUTES = (("cache", 4, 0b0011), ("prot", 3, 0b000))
 
 
 def xrt_files(config: Config) -> dict[str, str]:
@@ -33,6 +41,7 @@ def _kernel_name(bus, port):
 def _wrapper(found):
     """The core with clock, reset and control port under the names that Vitis requires."""
     ports = ["  input wire ap_clk", "  input wire ap_rst_n", "  output wire interrupt"]
+    attributes = []
     connections = [".clk(ap_clk)", ".rst(reset)", ".interrupt(interrupt)"]
     for bus in found:
         for port in bus.ports:
@@ -40,12 +49,21 @@ def _wrapper(found):
             name = _kernel_name(bus, port)
             ports.append(f"  {'output' if port.output else 'input'} wire {width}{name}")
             connections.append(f".{port.name}({name})")
+        channels = [channel for channel, has in (("ar", bus.reads), ("aw", bus.writes))
+                    if has and bus.master]
+        for channel in channels:
+            for attribute, bits, value in _ATTRIBUTES:
+                name = f"{bus.name}_{channel}{attribute}"
+                ports.append(f"  output wire [{bits - 1}:0] {name}")
+                attributes.append(f"  assign {name} = {bits}'d{value};")
     joined_ports, joined = ",\n".join(ports), ",\n    ".join(connections)
+    assigned = "\n".join(attributes)
     return f"""\
 // hotrow as a kernel: written by `hotrow generate --format xrt`.
 module {_KERNEL} (
 {joined_ports}
 );
+{assigned}
   reg reset = 1'b1;
   always @(posedge ap_clk) reset <= ~ap_rst_n;
   {TOP_MODULE} core (
@@ -81,8 +99,24 @@ def _description(found):
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
+def _traffic(config, bus):
+    """What the interconnect must carry of a master, by the parameters of Vivado's interfaces."""
+    row = bus.reads and bus.writes
+    page = min(BURST_BEATS, PAGE_BYTES // config.bus_bytes)
+    longest = min(page, 2 * config.row_bytes // config.bus_bytes) if row else config.burst_beats
+    reads = (config.outstanding if row else
+             len(list_clients(config)) * buffer_words(config) // config.burst_beats)
+    writes = pending_writes(config) if row else OUTSTANDING_BURSTS
+    return {"MAX_BURST_LENGTH": longest, "NUM_READ_OUTSTANDING": reads if bus.reads else 0,
+            "NUM_WRITE_OUTSTANDING": writes if bus.writes else 0}
+
+
 def _packaging(config, verilog, found):
     names = " ".join(bus.name if bus.master else _CONTROL for bus in found)
+    parameters = [f"parameter ap_clk FREQ_HZ {config.clock_mhz * 1_000_000}"]
+    parameters += [f"parameter {bus.name} {name} {value}" for bus in found if bus.master
+                   for name, value in _traffic(config, bus).items()]
+    stated = "\n".join(parameters)
     return f"""\
 # Package hotrow, configuration {config.name}, as a kernel: hotrow_kernel.xo.
 #   vivado -mode batch -source package.tcl -tclargs ?part?
@@ -100,6 +134,12 @@ set core [ipx::current_core]
 foreach bus {{{names}}} {{
   ipx::associate_bus_interfaces -busif $bus -clock ap_clk $core
 }}
+# The bursts that each port issues, and the clock that the linker is asked for: an assumption.
+proc parameter {{bus name value}} {{
+  set interface [ipx::get_bus_interfaces $bus -of_objects [ipx::current_core]]
+  set_property value $value [ipx::add_bus_parameter -quiet $name $interface]
+}}
+{stated}
 set_property sdx_kernel true $core
 set_property sdx_kernel_type rtl $core
 ipx::create_xgui_files $core
@@ -111,17 +151,14 @@ package_xo -force -xo_path {_KERNEL}.xo -kernel_name {_KERNEL} -ip_directory pac
 
 
 def _linking(config, found):
-    """Assign an equal share of the HBM channels to each row port, host memory to the others."""
-    share = _HBM_CHANNELS // config.row_ports
+    """Connect the row ports to the host's memory and every HBM channel, the others to the host's.
+
+    The port of a row comes from the low bits of its address, so each reaches every channel.
+    """
     lines = ["# v++ --link --config link.cfg", "[connectivity]", f"nk={_KERNEL}:1:{TOP_MODULE}"]
-    row = 0
     for bus in found:
-        if not bus.master:
-            continue
-        memory = "HOST[0]"
-        if bus.reads and bus.writes:
-            memory = f"HBM[{row * share}:{(row + 1) * share - 1}]"
-            row += 1
-        lines.append(f"sp={TOP_MODULE}.{bus.name}:{memory}")
+        if bus.master:
+            memories = (_HOST, _HBM) if bus.reads and bus.writes else (_HOST,)
+            lines += [f"sp={TOP_MODULE}.{bus.name}:{memory}" for memory in memories]
     return "\n".join([*lines, "", "[clock]",
                       f"freqHz={config.clock_mhz * 1_000_000}:{TOP_MODULE}.ap_clk", ""])

@@ -16,6 +16,11 @@ SHALLOW_BEATS = 8  # longest burst of a client with a small buffer: a command is
 BLOCK_RAM_ROWS = 512  # of the widest block RAM on ECP5 and UltraScale+: fewer rows save nothing
 
 
+def buffer_words(config: Config) -> int:
+    """Words of buffer of a client of the list port, unless its lists are short."""
+    return max(BLOCK_RAM_ROWS, 4 * config.burst_beats)
+
+
 class DmaReadPort(wiring.Component):
     """Share one AXI4 read master among clients that read lists.
 
@@ -62,7 +67,7 @@ class DmaReadPort(wiring.Component):
     def __init__(self, config: Config, clients, *, depth=None, shallow=None):
         if clients < 1:
             raise ValueError(f"at least one client is needed, not {clients}")
-        depth = depth or max(BLOCK_RAM_ROWS, 4 * config.burst_beats)
+        depth = depth or buffer_words(config)
         if depth < 2 * config.burst_beats or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two of at least {2 * config.burst_beats}, "
                              f"two bursts, not {depth}")

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hotrow_rtl import cli
 from hotrow_rtl.config import preset
@@ -13,10 +14,12 @@ from hotrow_rtl.contract.registers import REGISTERS
 from hotrow_rtl.emit import litex_generator as litex_core
 from hotrow_rtl.export import FILES, ipxact, nitefury, vivado, xrt
 from hotrow_rtl.export.interfaces import buses
+from hotrow_rtl.mover.addressing.port_interleave import row_port
 
 from tests.rtl.emit.test_verilog import verilog as emitted
 
 TINY = preset("tiny")
+CHANNELS, CHANNEL_BYTES = 32, 512 << 20  # of the U55C's HBM
 MISSING = [name for name in (*nitefury.MODULES, *litex_core.MODULES)
            if importlib.util.find_spec(name) is None]
 needs_litepcie = pytest.mark.skipif(
@@ -104,12 +107,56 @@ def test_xrt(core):
     assert [each.get("port") for each in root.iter("arg")] == list(ports)[1:]
     wrapper = {(name.replace("s_axi_control", "s_axil"), direction, bits) for name, direction, bits
                in ports_of(files["hotrow_kernel.v"], "hotrow_kernel")}
-    assert {port for port in wrapper if "axi" in port[0]} == {
+    attributes = {(f"{bus.name}_{channel}{name}", "output", bits)
+                  for bus in buses(TINY) if bus.master for channel, has in (
+                      ("ar", bus.reads), ("aw", bus.writes)) if has
+                  for name, bits in (("cache", 4), ("prot", 3))}
+    assert {port for port in wrapper if "axi" in port[0]} == attributes | {
         port for port in ports_of(core, "hotrow") if "axi" in port[0]}
     assert {("ap_clk", "input", 1), ("ap_rst_n", "input", 1)} < wrapper
-    places = dict(re.findall(r"sp=hotrow\.(\w+):(\S+)", files["link.cfg"]))
-    assert places == {"m_axi_list": "HOST[0]", "m_axi_result0": "HOST[0]",
-                      "m_axi_row0": "HBM[0:15]", "m_axi_row1": "HBM[16:31]"}
+    assigned = dict(re.findall(r"assign (\w+) = (\S+);", files["hotrow_kernel.v"]))
+    assert assigned == {name: "4'd3" if bits == 4 else "3'd0" for name, _, bits in attributes}
+
+
+@pytest.mark.parametrize("name", ["tiny", "alveo-u55c"])
+def test_every_row_reaches_its_memory(name):
+    """The port of a row has a path to every HBM channel and to the host, by kernel.xml and
+    link.cfg."""
+    config = preset(name)
+    found = buses(config)
+    root = ElementTree.fromstring(xrt._description(found))
+    reached, path = {}, r"^sp=hotrow\.(\w+):(HBM|HOST)\[(\d+)(?::(\d+))?\]$"
+    for port, kind, low, high in re.findall(path, xrt._linking(config, found), re.M):
+        reached.setdefault(port, set()).update(
+            (kind, channel) for channel in range(int(low), int(high or low) + 1))
+    assert set(reached) == {each.get("port") for each in root.iter("arg")}
+    assert all(("HOST", 0) in memories for memories in reached.values())
+    random = np.random.default_rng(5)
+    rows = random.integers(0, CHANNELS * CHANNEL_BYTES, 100_000) // 16 * 16
+    for port in range(config.row_ports):
+        carried = rows[row_port(config, rows) == port]
+        asked = {("HBM", channel) for channel in np.unique(carried // CHANNEL_BYTES).tolist()}
+        assert len(asked) == CHANNELS and asked <= reached[f"m_axi_row{port}"]
+    ranges = {port.get("name"): int(port.get("range"), 16) for port in root.iter("port")}
+    assert all(ranges[f"m_axi_row{port}"] >= rows.max() for port in range(config.row_ports))
+
+
+@pytest.mark.parametrize("name, row, lists, results", [
+    ("tiny", (64, 4, 8), (4, 1024, 0), (4, 0, 256)),
+    ("alveo-u55c", (64, 1024, 1024), (16, 256, 0), (16, 0, 256))])
+def test_the_package_states_clock_and_traffic(name, row, lists, results):
+    config = preset(name)
+    text = xrt._packaging(config, "core.v", buses(config))
+    stated = {(port, parameter): int(value) for port, parameter, value
+              in re.findall(r"^parameter (\w+) (\w+) (\d+)$", text, re.M)}
+    assert stated.pop(("ap_clk", "FREQ_HZ")) == config.clock_mhz * 1_000_000
+    expected = {"m_axi_list": lists,
+                **{f"m_axi_result{port}": results for port in range(config.result_ports)},
+                **{f"m_axi_row{port}": row for port in range(config.row_ports)}}
+    assert stated == {(port, parameter): value for port, values in expected.items()
+                      for parameter, value in zip(
+                          ("MAX_BURST_LENGTH", "NUM_READ_OUTSTANDING", "NUM_WRITE_OUTSTANDING"),
+                          values, strict=True)}
 
 
 def test_the_kernel_elaborates(monkeypatch, tmp_path):
