@@ -12,7 +12,8 @@ from hotrow_rtl.contract.encoding import packed_address
 from hotrow_rtl.memory.bursts import burst as list_burst
 from hotrow_rtl.mover.port.payloads import burst as row_burst
 from hotrow_rtl.top import Top
-from hotrow_sim.testing.benches.row_bench import TINY, RowBench, Span, compare
+
+from tests.support.benches.row_bench import TINY, RowBench, Span, compare
 
 BASE = replace(preset("ecp5"), name="limits", counter_sets=128, directory_sets=128,
                miss_entries=128, batch_samples=64, batch_lookups=64)
