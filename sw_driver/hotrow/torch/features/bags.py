@@ -343,11 +343,27 @@ def _keyed(cls, tables, keyed, names, is_weighted):
         weights = keyed.weights_or_none() if hasattr(keyed, "weights_or_none") else None
         if weights is None:
             raise BatchError("the collection is weighted, and the KeyedJaggedTensor has no weights")
-    bags = cls(tuple(range(len(keys))), _ids(keyed.values(), "values"),
-               _ids(keyed.lengths(), "lengths").long().clone(), _weights(weights))
+    values, lengths = _ids(keyed.values(), "values"), _ids(keyed.lengths(), "lengths").long()
+    _check_lengths(keys, lengths, len(values))
+    bags = cls(tuple(range(len(keys))), values, lengths.clone(), _weights(weights))
     places = {name: place for place, name in enumerate(keys)}  # the last of a repeated key
     chosen = bags.columns([places[name] for name in names])
     return cls(tables, chosen.ids, chosen.lengths, chosen.weights)
+
+
+def _check_lengths(keys, lengths, values):
+    """Raise BatchError if lengths int64[keys * samples] do not divide that many values."""
+    samples = len(lengths) // max(1, len(keys))
+    wrong = (lengths < 0) | (lengths > values)  # each, so that their sum cannot overflow
+    if bool(wrong.any()):
+        first = int(wrong.nonzero()[0])
+        key = repr(keys[first // samples]) if samples else "no key"
+        raise BatchError(f"length {int(lengths[first])} of sample {first % max(1, samples)} of key "
+                         f"{key} is not one of 0 to {values}, the number of values")
+    if samples * len(keys) != len(lengths) or int(lengths.sum()) != values:
+        raise BatchError(f"the {len(lengths)} lengths of a KeyedJaggedTensor must be as many for "
+                         f"each of its {len(keys)} keys, and add up to its {values} values; they "
+                         f"add up to {int(lengths.sum())}")
 
 
 def _pairs(cls, tables, pairs):
@@ -390,8 +406,9 @@ def _lengths(offsets, lookups, features, include_last):
         offsets = torch.cat((offsets, torch.tensor([lookups])))
     bags = len(offsets) - 1
     lengths = offsets.diff()
-    if bags < 0 or bags % features or offsets[0] != 0 or offsets[-1] != lookups or (
-            lengths < 0).any():
+    # Differences of offsets that are no positions may overflow.
+    if bags < 0 or bags % features or offsets[0] != 0 or offsets[-1] != lookups or bool(
+            ((lengths < 0) | (offsets[1:] < 0) | (offsets[1:] > lookups)).any()):
         raise BatchError(f"the offsets of {features} features must be as many per feature, start "
                          f"at 0, not decrease, and end at the {lookups} indices")
     return lengths
