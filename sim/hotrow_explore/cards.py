@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hotrow_rtl.config import PRESETS, Config
 
-from .constants import read
+from .constants import driver_seconds, read
 from .systems import ExploreError
 
 FOLDER, BENCHES = "benchmarks", ("observe", "split")
@@ -33,15 +33,18 @@ class Card:
     config : Config
     split, observe : float
         Lookups per cycle of the simulated hardware with the memory of the benchmark.
-    memory_gbps, link_gbps : float
-        Random rows, and the link to the host, from cards.toml.
+    memory_gbps, link_gbps, memory_gb : float
+        Random rows, the link to the host, and the card's own memory, from cards.toml.
     """
+
+    moves_rows = True  # GATHER and SCATTER, without the host's cores
 
     config: Config
     observe: float
     split: float
     memory_gbps: float
     link_gbps: float
+    memory_gb: float
 
     @property
     def name(self):
@@ -57,6 +60,13 @@ class Card:
         clock = self.config.clock_mhz * 1e6
         return lookups / clock / min(self.observe, self.split)
 
+    def arithmetic_seconds(self, rows, dim):
+        """Time to add that many rows to their bags: a row takes dim / lanes cycles (projected)."""
+        lanes = self.config.arithmetic_lanes or self.config.bus_bytes // 4
+        return rows * -(-dim // lanes) / (self.config.clock_mhz * 1e6)
+
+    driver_seconds = staticmethod(driver_seconds)
+
 
 @dataclass(frozen=True)
 class PublishedAccelerator:
@@ -66,8 +76,13 @@ class PublishedAccelerator:
     slots: int = 2**62
     memory_gbps: float = float("inf")
     link_gbps: float = float("inf")
+    memory_gb: float = 0.0  # of its own, for tables: none of the systems has any
+    moves_rows: bool = False
 
     def lookup_seconds(self, lookups):
+        return 0.0
+
+    def driver_seconds(self, lookups, constants):
         return 0.0
 
 
@@ -84,7 +99,7 @@ def find(name, folder=None) -> Card:
         raise ExploreError(f"unknown card {name!r}: expected one of {', '.join(read('cards'))}")
     rates = {bench: _rate(result(name, folder), name, bench) for bench in BENCHES}
     return Card(PRESETS[name], rates["observe"], rates["split"], figures["memory_gbps"],
-                figures["link_gbps"])
+                figures["link_gbps"], figures["memory_gb"])
 
 
 def result(name, folder=None) -> dict:

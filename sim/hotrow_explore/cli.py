@@ -36,6 +36,8 @@ def explore(subparsers):
     machine.add_argument("--gpus", type=natural, help="number of GPUs; default the system's")
     machine.add_argument("--card", default="alveo-u55c",
                          help="one of " + ", ".join(constants.read("cards")) + ", or none")
+    machine.add_argument("--free-cores", type=positive, metavar="N", help="cores of the host that "
+                         "the trainers leave free; default all")
     machine.add_argument("--hot-budget", type=shared.hot_budget, metavar="BYTES",
                          default=shared.hot_budget("256MB"),
                          help="hot rows at the trainer: bytes like 512MB, or a share of all rows "
@@ -50,6 +52,8 @@ def explore(subparsers):
     out = parser.add_argument_group("the answer")
     out.add_argument("--validate", action="store_true",
                      help="only compare the model with published results")
+    out.add_argument("--map", action="store_true", dest="verdict_map",
+                     help="only the verdict of every workload on every system, over the free cores")
     out.add_argument("-o", "--output", type=Path, metavar="DIR",
                      help="folder for report.html, sweeps.csv and explore.json; default "
                      "hotrow-explore, with --validate none")
@@ -66,6 +70,8 @@ def run(options) -> int:
         return 0
     if options.validate:
         return _validate(options, known)
+    if options.verdict_map:
+        return _map(options, known)
     if options.check_resident and not options.calibrate:
         raise systems.ExploreError("--check-resident needs --calibrate")
     if options.check_resident:
@@ -95,6 +101,8 @@ def _question(options, known):
             raise systems.ExploreError(f"system {system.name!r} has no GPU, so that --gpus has no "
                                        "meaning")
         system = system.changed(gpus=options.gpus, title=f"{system.title}, {options.gpus} GPU(s)")
+    if options.free_cores:
+        system = system.changed(cores=min(options.free_cores, system.cores))
     work = _workload(options)
     card, note = None, "none"
     if options.card != "none":
@@ -178,6 +186,18 @@ def _report(folder, question, result, records):
     (folder / "report.html").write_text(report.page(
         result, [(caption, plots.svg(figure)) for caption, figure in figures]))
     report.write_records(folder, records, result)
+
+
+def _map(options, known):
+    from .report import verdict_markdown
+
+    card = None if options.card == "none" else cards.find(options.card)
+    records = sweeps.verdicts(
+        Question(work, system, known, card=card, framework=options.framework)
+        for work in workloads.load().values() for system in systems.load().values())
+    print_json({"card": options.card, "projected": True, "verdicts": records}) if options.json \
+        else print(verdict_markdown(records, options.card).rstrip())
+    return 0
 
 
 def _validate(options, known):

@@ -112,8 +112,10 @@ def published(options, steps) -> dict:
 
     def run(mode, question):
         work = question.workload
-        question = replace(question, workload=work.changed(
-            trace=WorkloadTrace(work, options.seed)))
+        question = replace(
+            question, workload=work.changed(trace=WorkloadTrace(work, options.seed)),
+            # The published baselines have no driver either.
+            constants=question.constants.replaced(driver_us=0.0, driver_ns=0.0))
         named = Namespace(**vars(options) | {"trainer": question.system.name})
         check_batch(question.workload.trace, work.batch, options.preset)
         return _mode(mode, question, named, lambda: None, None)
@@ -224,24 +226,37 @@ def _figures(mode, question, options, measured, path):
     clock = 1e6 * preset_of(options.preset).clock_mhz
     train = _trainer(question, options.trainer, hotline)
     lookups = work.step_lookups
-    host_plan = _host_plan(question, lookups, hotline)
-    with_card, without = [], []
-    for each in measured:
-        popular, rest = train(each)
-        common = {"down": _link(question, each.fetched), "up": _link(question, each.returned),
-                  "popular": popular, "train": rest, "wait_for": each.wait_for}
-        with_card.append(BatchTimes(each.plan / clock, each.gather / clock, each.scatter / clock,
-                                    **common))
-        copy = question.machine.host_copy
-        without.append(BatchTimes(host_plan, copy(each.fetched), copy(each.returned), **common))
-    card, host = Schedule(with_card, hotline), Schedule(without, hotline, shared=True)
+    drive = constants.driver_seconds(lookups, question.constants)
+
+    def times(batch, plan, gather, scatter):
+        popular, rest = train(batch)
+        return BatchTimes(plan, gather, scatter, down=_link(question, batch.fetched),
+                          up=_link(question, batch.returned), popular=popular, train=rest,
+                          drive=drive, wait_for=batch.wait_for)
+
+    def without_card(cores):
+        here = replace(question, system=question.system.changed(cores=cores))
+        plan, copy = _host_plan(here, lookups, hotline), here.machine.host_copy
+        return Schedule([times(batch, plan, copy(batch.fetched), copy(batch.returned))
+                         for batch in measured], hotline, shared=True)
+
+    card = Schedule([times(batch, batch.plan / clock, batch.gather / clock, batch.scatter / clock)
+                     for batch in measured], hotline)
+    every = question.system.cores
+    by_cores = {cores: without_card(cores) for cores in (
+        *(1 << power for power in range(every.bit_length()) if 1 << power < every), every)}
+    host = by_cores[every]
     if path:
         card.draw(path, f"{mode} on {options.preset}: {LABELS[options.transport]}")
     count = len(measured)
     figures = {
         "mode": mode, "step_ms": 1e3 * card.step_seconds,
         "step_ms_without_card": 1e3 * host.step_seconds,
-        "speedup": host.step_seconds / card.step_seconds,
+        "speedup": host.step_seconds / card.step_seconds, "host_ms": 1e3 * drive,
+        "cores_replaced": next((cores for cores, schedule in by_cores.items()
+                                if schedule.step_seconds <= 1.005 * card.step_seconds), None),
+        "step_ms_by_free_cores": {str(cores): 1e3 * schedule.step_seconds
+                                  for cores, schedule in by_cores.items()},
         "trainer_ms": 1e3 * sum(sum(train(each)) for each in measured) / count,
         "gather_hidden": card.hidden("gather", "down", "up", "write_back"),
         "plan_hidden": card.hidden("plan"), "stalls": card.stalls(),
@@ -271,12 +286,11 @@ def _link(question, rows):
 
 
 def _host_plan(question, lookups, hotline):
-    """The host's cores in place of SPLIT or PLAN: one access to a hash table per lookup, and for a
-    plan, whose decisions are ordered, the cost of an ordered update."""
+    """The host's cores in place of SPLIT, one access to a hash table per lookup, or of MARK and
+    PLAN, at the rate of the compiled engine."""
     machine, c = question.machine, question.constants
-    if hotline:
-        return 1e-9 * lookups * c.core_copy_ns / machine.cores(c.row_parallel)
-    return 1e-9 * lookups * c.core_update_ns / machine.cores(c.update_parallel)
+    nanoseconds = c.core_copy_ns if hotline else c.engine_plan_ns
+    return 1e-9 * lookups * nanoseconds / machine.cores(c.row_parallel)
 
 
 def _trainer(question, name, hotline):

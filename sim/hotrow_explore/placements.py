@@ -5,9 +5,9 @@ Each maps a `Question` to a StepTime, or raises `DoesNotFit` with the requiremen
 
 from dataclasses import dataclass
 
-from .constants import Constants
+from .constants import Constants, driver_seconds
 from .locality import count
-from .step_time import Machine, StepTime
+from .step_time import NS, US, Machine, StepTime
 from .systems import GB, ExploreError, System
 from .workloads import Workload
 
@@ -226,6 +226,7 @@ def hotline(question):
     launches = (1 + question.constants.split_ops) / 2 if 0 < seen.popular < 1 else 1.0
     first = m.gpu_dense(seen.popular, launches) if seen.popular else {}
     second = m.gpu_dense(1 - seen.popular, launches) if seen.popular < 1 else {}
+    driver = {"driver": card.driver_seconds(work.step_lookups, question.constants)}
     mover = {"card": card.lookup_seconds(work.step_lookups),
              "gather": 2 * max(octets / (card.memory_gbps * 1e9),
                                octets / (question.system.host_memory_gbps * 1e9)),
@@ -233,33 +234,79 @@ def hotline(question):
     popular = m.gpu_embedding(seen.popular * work.step_lookups)["embedding"]
     rest = m.gpu_embedding((1 - seen.popular) * work.step_lookups)["embedding"]
     return StepTime((
-        {"trainer": m.inputs() | first | {"embedding": popular}, "card": mover},
+        {"trainer": m.inputs() | first | {"embedding": popular}, "card": mover, "driver": driver},
         {"trainer": second | {"embedding": rest} | m.all_reduce() | m.replicas(seen.hit_rate)}))
 
 
 def scratchpipe(question):
     """A cache that is filled with the rows of coming batches; all stages overlap."""
+    question.need_card()
+    m, card, lookups = question.machine, question.card, question.workload.step_lookups
+    fills, train = _look_ahead(question, min(question.hot_rows, card.slots))
+    octets = fills * question.workload.row_bytes
+    return StepTime(({
+        "trainer": train, "driver": {"driver": card.driver_seconds(lookups, question.constants)},
+        "card": {"card": card.lookup_seconds(lookups)},
+        "host": {"gather": 0.0 if card.moves_rows else 2 * m.host_copy(fills)},
+        "link": {"link": max(m.link(octets), 2 * octets / (card.link_gbps * 1e9))}},))
+
+
+def software(question):
+    """The same cache without a card: the compiled engine plans and moves rows on the host's
+    cores."""
+    m, c, lookups = question.machine, question.constants, question.workload.step_lookups
+    fills, train = _look_ahead(question, question.hot_rows)
+    plan = lookups * c.engine_plan_ns * NS / m.cores(c.row_parallel)
+    return StepTime(({
+        "trainer": train, "driver": {"driver": driver_seconds(lookups, c)},
+        "cores": {"plan": plan, "gather": 2 * m.host_copy(fills)},
+        "link": {"link": m.link(fills * question.workload.row_bytes)}},))
+
+
+def _look_ahead(question, slots):
+    """Rows that a step fetches into so many slots, and the trainer's parts of the step."""
     question.need_gpu()
     question.need_host()
-    question.need_card()
-    m, work, card, c = question.machine, question.workload, question.card, question.constants
-    slots = min(question.hot_rows, card.slots)
+    m, work = question.machine, question.workload
     question.need_cache(slots * work.row_bytes)
-    window = int(c.lookahead_window)
-    first = question.count(0)
-    held = window * first.unique
+    window = int(question.constants.lookahead_window)
+    held = window * question.count(0).unique
     if held > slots:
         raise DoesNotFit(f"does not fit the slots: {window} batches touch up to {held:,.0f} "
                          f"rows, {slots:,.0f} slots")
-    seen = question.count(slots - held, window)
-    octets = seen.fills * work.row_bytes
-    train = (m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.all_reduce() | m.replicas()
-             | m.inputs())
-    return StepTime(({
-        "trainer": train,
-        "card": {"card": card.lookup_seconds(work.step_lookups)},
-        "host": {"gather": 2 * m.host_copy(seen.fills)},
-        "link": {"link": max(m.link(octets), 2 * octets / (card.link_gbps * 1e9))}},))
+    return question.count(slots - held, window).fills, (
+        m.gpu_dense() | m.gpu_embedding(work.step_lookups) | m.all_reduce() | m.replicas()
+        | m.inputs())
+
+
+def prefetching_cache(question):
+    """TorchRec's prefetching pipeline: a cache on the GPU, whose kernels find the rows of the
+    next batch and read them from host memory over the link while a batch trains."""
+    m, work, c = question.machine, question.workload, question.constants
+    fills, train = _look_ahead(question, question.hot_rows)
+    train |= {"cache": c.cache_kernel_ns * work.step_lookups / question.system.gpus * NS}
+    return StepTime(({"trainer": train, "link": {
+        "link": m.link(fills * work.row_bytes / c.zero_copy_fraction)}},))
+
+
+def near_memory(question):
+    """Tables in the card's own memory, which pools and updates every row: only pooled rows and
+    their gradients cross the link. Nothing of the next batch is pooled before the update."""
+    question.need_card()
+    m, work, card = question.machine, question.workload, question.card
+    question._need("the card's memory", work.table_bytes, card.memory_gb)
+    lookups, dim = work.step_lookups, work.dim
+    wire = {"link": m.constants.link_us * US + work.pooled_bytes / (card.link_gbps * 1e9)}
+    rows = lookups * work.row_bytes / (card.memory_gbps * 1e9)
+    # The driver checks the ids in one compiled pass; no list of slots returns.
+    driver = card.driver_seconds(0, m.constants) + lookups * m.constants.core_lookup_ns * NS
+    trainer = (m.gpu_dense(tables=0) | m.all_reduce() if question.system.gpus else m.cpu_dense())
+    return StepTime((
+        {"pool": {"pool": max(rows, card.arithmetic_seconds(lookups, dim))}, "link": wire},
+        {"trainer": trainer, "ids": {"ids": 4 * lookups / (card.link_gbps * 1e9)},
+         "driver": {"driver": driver}},
+        {"update": {"update": max(2 * rows, 2 * card.arithmetic_seconds(lookups, dim))},
+         "gradients": {"gradients": sum(wire.values())}}))
 
 
 def frequency_cache(question):
@@ -299,6 +346,7 @@ WITHOUT_CARD = {
     "cpu": cpu, "gpu-tables": gpu_tables, "gpu-rows": gpu_rows, "hybrid": hybrid,
     "parameter-servers": parameter_servers, "managed-memory": managed_memory,
     "static-cache": static_cache, "fae": fae, "frequency-cache": frequency_cache,
+    "prefetching-cache": prefetching_cache, "software": software,
 }
-WITH_CARD = {"hotline": hotline, "scratchpipe": scratchpipe}
+WITH_CARD = {"hotline": hotline, "scratchpipe": scratchpipe, "near-memory": near_memory}
 PLACEMENTS = WITHOUT_CARD | WITH_CARD

@@ -105,6 +105,42 @@ def _placements(records, best):
             + "".join(rows) + "</table>")
 
 
+def verdict_markdown(records, card):
+    """The map of verdicts: one line for a workload and system where the card or the compiled
+    engine is the fastest, counts of the others."""
+    kinds = [each["kind"] for record in records for each in record["by_free_cores"].values()]
+    cores = list(records[0]["by_free_cores"])
+    lines = ["# Card, software or neither", "",
+             f"Of {len(kinds)} settings ({len(records)} pairs of workload and system, each with "
+             f"{', '.join(cores[:-1])} and all cores free) a card ({card}) is at least 1.1 times "
+             f"faster than everything without one in **{kinds.count('card')}**, hotrow's software "
+             f"than everything else without a card in **{kinds.count('software')}**, and neither "
+             f"in {kinds.count('neither')}. " + NOTICE, "",
+             "| workload | system | " + " | ".join(
+                 f"{each} cores free" for each in cores) + " | the card equals |",
+             "|---|---|" + "---|" * (len(cores) + 1)]
+    for record in records:
+        by_cores = record["by_free_cores"]
+        if {each["kind"] for each in by_cores.values()} == {"neither"}:
+            continue
+        replaced = by_cores["all"]["cores_replaced"]
+        cells = [_verdict(each) for each in by_cores.values()]
+        equal = (f"{replaced} of {record['cores']} cores" if replaced else
+                 "more than all cores" if by_cores["all"]["card"] else "-")
+        lines.append(f"| {record['workload']} | {record['system']} | " + " | ".join(cells)
+                     + f" | {equal} |")
+    lines += ["", "The other pairs are *neither* with any number of free cores."]
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(answer):
+    if answer["kind"] == "card":
+        gain = f"{answer['gain']:.2f}x" if answer["gain"] else "alone fits"
+        return f"**card** ({answer['with_card']}), {gain}"
+    name = answer["without_card"] or "nothing fits"
+    return f"software ({name})" if answer["kind"] == "software" else f"neither: {name}"
+
+
 def validation_markdown(result):
     """Published results and the model's."""
     lines = ["# Published results and the model", "", NOTICE, "",

@@ -46,24 +46,78 @@ def answers(question, names=PLACEMENTS) -> list[Answer]:
     return found
 
 
-def recommend(question) -> dict:
-    """The verdict whether a card helps, and the best placement with and without one.
+def fastest(question, names):
+    """The fastest answer of these placements that fits, or None.
 
     Caches have the hot budget, or all of the GPU's memory if that is faster, as a user without a
     card would use it.
     """
-    def best(names):
-        whole = question.constants.usable_memory * question.system.gpu_memory_gb * GB
-        fitting = [each for hot_bytes in (question.hot_bytes, whole)
-                   for each in answers(replace(question, hot_bytes=hot_bytes), names) if each.step]
-        return min(fitting, key=lambda each: each.seconds, default=None)
+    whole = question.constants.usable_memory * question.system.gpu_memory_gb * GB
+    fitting = [answer for hot_bytes in (question.hot_bytes, whole)
+               for answer in answers(replace(question, hot_bytes=hot_bytes), names) if answer.step]
+    return min(fitting, key=lambda answer: answer.seconds, default=None)
 
-    plain = best(WITHOUT_CARD)
+
+def cores_replaced(question, card) -> int | None:
+    """Fewest cores of the host with which some placement without a card is as fast as `card`.
+
+    None if all cores are not enough, or nothing with a card fits.
+    """
+    def slower(cores):
+        plain = fastest(_with_cores(question, cores), WITHOUT_CARD)
+        return plain is None or plain.seconds > card.seconds
+
+    if card is None or slower(question.system.cores):
+        return None
+    few, enough = 0, question.system.cores
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (middle, enough) if slower(middle) else (few, middle)
+    return enough
+
+
+def _with_cores(question, cores):
+    return replace(question, system=question.system.changed(cores=min(
+        cores, question.system.cores)))
+
+
+def verdicts(questions, free_cores=(2, 8, None)) -> list[dict]:
+    """The verdict of every question over the number of cores that the trainers leave free.
+
+    Parameters
+    ----------
+    questions : iterable of Question
+    free_cores : tuple of (int or None)
+        None for all of a system's cores.
+
+    Returns
+    -------
+    list of dict
+        "workload", "system", "cores_replaced" of all cores, and by number of cores, "all" for all,
+        the fields of `recommend`.
+    """
+    records = []
+    for question in questions:
+        by_cores = {"all" if cores is None else str(cores): recommend(_with_cores(
+            question, cores or question.system.cores)) for cores in free_cores}
+        records.append({"workload": question.workload.name, "system": question.system.name,
+                        "cores": question.system.cores, "by_free_cores": by_cores})
+    return records
+
+
+def recommend(question) -> dict:
+    """The verdict whether a card helps, and the best placement with and without one: see
+    `fastest`."""
+    plain = fastest(question, WITHOUT_CARD)
+    others = fastest(question, tuple(name for name in WITHOUT_CARD if name != "software"))
     unbound = question.card is None
     if unbound:
         question = replace(question, card=PublishedAccelerator())
-    card = best(WITH_CARD)
-    least = question.constants.worthwhile_gain
+    card = fastest(question, WITH_CARD)
+    least, kind = question.constants.worthwhile_gain, "neither"
+    if plain and plain.placement == "software" and (
+            others is None or others.seconds >= least * plain.seconds):
+        kind = "software"
     if plain is None and card is None:
         verdict = "does not fit: these tables fit no placement on this system"
     elif card is None:
@@ -81,7 +135,11 @@ def recommend(question) -> dict:
     else:
         verdict = (f"card: {card.placement} is {plain.seconds / card.seconds:.2f} times faster "
                    f"than {plain.placement}, the best without one")
-    return {"verdict": verdict, "card": verdict.startswith("card"),
+    if verdict.startswith("card"):
+        kind = "card"
+    return {"verdict": verdict, "card": kind == "card", "kind": kind,
+            "gain": plain.seconds / card.seconds if plain and card else None,
+            "cores_replaced": cores_replaced(question, card),
             "without_card": plain and plain.placement,
             "with_card": card and card.placement,
             "seconds": min((each.seconds for each in (plain, card) if each), default=None)}

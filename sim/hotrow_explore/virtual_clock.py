@@ -9,14 +9,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hotrow.timeline import LINK, LOOKUP, MOVE, TRAINER, Slices
+from hotrow.timeline import LANES, LINK, LOOKUP, MOVE, TRAINER, Slices
 
+DRIVER = "driver"  # lane of the timeline
 DEPTH, LOOK_AHEAD = 4, 2  # batches planned and not trained, and marked beyond them
 WARM_UP = DEPTH + LOOK_AHEAD  # first batches, which are not timed
-ENGINES = {"plan": "lookup", "gather": "move", "down": "down", "up": "up", "write_back": "move",
-           "popular": "trainer", "train": "trainer"}  # what serves each stage
+ENGINES = {"drive": "driver", "plan": "lookup", "gather": "move", "down": "down", "up": "up",
+           "write_back": "move", "popular": "trainer", "train": "trainer"}  # what serves each stage
 SHARED = ENGINES | dict.fromkeys(("plan", "gather", "write_back"), "cores")
-STALLS = ("plan", "gather", "link", "write_back", "order")
+STALLS = ("driver", "plan", "gather", "link", "write_back", "order")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class BatchTimes:
         The link to the trainer and back.
     popular, train : float
         Training of samples that need no fetched row, then of the others.
+    drive : float
+        The driver's own time on a core of the host, before the batch is planned.
     wait_for : int
         Batch whose rows must be in the tables before this batch's are read; -1 for none.
     """
@@ -43,6 +46,7 @@ class BatchTimes:
     up: float
     popular: float
     train: float
+    drive: float = 0.0
     wait_for: int = -1
 
 
@@ -60,7 +64,7 @@ class Schedule:
     Attributes
     ----------
     spans : dict of str to list of (float, float)
-        Start and end of each stage by batch: "plan", "gather", "down", "up", "write_back",
+        Start and end of each stage by batch: "drive", "plan", "gather", "down", "up", "write_back",
         "popular", "train".
     step_seconds : float
         Mean time from step to step, without the first `WARM_UP` batches and the last `DEPTH`, at
@@ -100,8 +104,10 @@ class Schedule:
         """(stage, batch) of what must end before a stage of a batch starts."""
         if number >= len(self.batches):
             return []
-        if stage == "plan":
+        if stage == "drive":
             return [("train", number - DEPTH)]
+        if stage == "plan":
+            return [("drive", number)]
         if self.hotline:
             return {
                 "gather": [("plan", number), ("write_back", number - 1)],
@@ -129,8 +135,9 @@ class Schedule:
         waited = dict.fromkeys(STALLS, 0.0)
         for gap, number in self._gaps():
             left = gap[1] - gap[0]
-            for cause, stages in (("gather", ("gather",)), ("link", ("down", "up")),
-                                  ("plan", ("plan",)), ("write_back", ("write_back",))):
+            for cause, stages in (("driver", ("drive",)), ("gather", ("gather",)),
+                                  ("link", ("down", "up")), ("plan", ("plan",)),
+                                  ("write_back", ("write_back",))):
                 # A batch reads its rows after the write-back of the batch before.
                 during = max(_common(gap, self.spans[stage][each]) for stage in stages
                              for each in (number, number - 1) if each >= 0)
@@ -154,10 +161,10 @@ class Schedule:
 
     def draw(self, path, title):
         """Write the schedule as a timeline."""
-        slices = Slices(title)
-        lanes = {"plan": LOOKUP, "gather": MOVE, "write_back": MOVE, "down": LINK, "up": LINK,
-                 "popular": TRAINER, "train": TRAINER}
-        names = {"plan": "SPLIT" if self.hotline else "PLAN", "gather": "GATHER",
+        slices = Slices(title, (DRIVER, *LANES))
+        lanes = {"drive": DRIVER, "plan": LOOKUP, "gather": MOVE, "write_back": MOVE, "down": LINK,
+                 "up": LINK, "popular": TRAINER, "train": TRAINER}
+        names = {"drive": "driver", "plan": "SPLIT" if self.hotline else "PLAN", "gather": "GATHER",
                  "write_back": "SCATTER", "down": "rows to the trainer",
                  "up": "rows from the trainer", "popular": "popular samples",
                  "train": "other samples" if self.hotline else "step"}

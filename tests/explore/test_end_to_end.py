@@ -31,6 +31,8 @@ def of(hotline, count=60, shared=False, **changes):
     (False, False, {}, 4.5),  # the card's move queue serves both directions
     (False, False, {"plan": 6.0}, 6.0),
     (False, False, {"down": 7.0}, 7.0),
+    (False, False, {"drive": 7.0}, 7.0),  # the driver serves one batch at a time
+    (True, False, {"popular": 3.0, "drive": 9.0}, 9.0),
     (False, True, {}, 5.5),  # cores plan as well
 ])
 def test_the_slowest_part_gives_the_step(hotline, shared, changes, seconds):
@@ -108,6 +110,12 @@ def test_figures_of_every_mode(capsys, tmp_path):
         assert 0 <= each["gather_hidden"] <= 1 and 0 <= each["plan_hidden"] <= 1
         assert each["speedup_over_resident_host"] == pytest.approx(
             found["resident-host"]["step_ms"] / each["step_ms"])
+        by_cores = {int(cores): step for cores, step in each["step_ms_by_free_cores"].items()}
+        assert by_cores[64] == each["step_ms_without_card"] and min(by_cores) == 1
+        assert sorted(by_cores.values(), reverse=True) == pytest.approx(list(by_cores.values()))
+        enough = {cores for cores, step in by_cores.items() if step <= 1.005 * each["step_ms"]}
+        assert each["cores_replaced"] == min(enough, default=None)
+        assert each["step_ms"] >= each["host_ms"] * (1 - 1e-4)
         assert each["plan_cycles"] > 64 * 26 / 4 and 0 < each["hit_rate"] < 1
         events = json.loads((tmp_path / f"out-{mode}.json").read_text())["traceEvents"]
         names = {each["name"] for each in events if each["ph"] == "X"}

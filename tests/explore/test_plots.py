@@ -3,7 +3,7 @@
 import pytest
 from hotrow_explore import constants, plots, systems, workloads
 from hotrow_explore.cards import PublishedAccelerator
-from hotrow_explore.placements import Question
+from hotrow_explore.placements import PLACEMENTS, Question
 from hotrow_explore.sweeps import SWEEPS, answers, sweep
 
 QUESTION = Question(workloads.find("criteo-kaggle"), systems.find("v100"), constants.load(),
@@ -20,7 +20,7 @@ def labelled(axes):
 @pytest.mark.parametrize("knob", ["dense", "hash", "mlp", "link"])
 def test_sweeps_are_labelled(knob):
     axes = plots.sweep_figure(sweep(QUESTION, knob), knob, "title").axes[0]
-    assert len(labelled(axes)) == 11
+    assert len(labelled(axes)) == len(PLACEMENTS)
     assert axes.get_xlabel() == SWEEPS[knob][0] and "(ms)" in axes.get_ylabel()
 
 

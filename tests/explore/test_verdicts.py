@@ -1,0 +1,79 @@
+"""Verdicts over the number of free cores, and the placements that they compare."""
+
+import json
+
+import pytest
+from hotrow.command.cli import main
+from hotrow_explore import cards, constants, systems, workloads
+from hotrow_explore.placements import DoesNotFit, Question, near_memory, scratchpipe, software
+from hotrow_explore.sweeps import cores_replaced, fastest, recommend, verdicts
+
+KNOWN, CARD = constants.load(), cards.find("alveo-u55c")
+BAGS = workloads.find("bags-of-80")
+
+
+def question(work=BAGS, system="cpu-server", **values):
+    return Question(work, systems.find(system), KNOWN.replaced(**values), card=CARD)
+
+
+def test_pooled_rows_by_hand():
+    """26 tables of bags of 80 at batch 2048: 4.26 million rows of 16 elements, one a cycle."""
+    parts = near_memory(question()).parts
+    lookups = 2048 * 26 * 80
+    assert parts["pool"] == pytest.approx(lookups / 250e6)
+    assert parts["update"] == pytest.approx(2 * parts["pool"])
+    assert parts["ids"] == pytest.approx(4 * lookups / 14.4e9)
+    with pytest.raises(DoesNotFit, match=r"the card's memory: needs 41.0 GB, 13.6 usable"):
+        near_memory(question(workloads.find("scratchpipe")))
+
+
+def test_the_software_cache_needs_cores_and_the_card_none():
+    work = workloads.find("scratchpipe")
+    free = question(work, "v100", driver_us=0, driver_ns=0)
+    few = Question(work, free.system.changed(cores=2), free.constants, card=CARD)
+    assert software(few).seconds > 5 * software(free).seconds
+    assert scratchpipe(few).seconds == scratchpipe(free).seconds
+    slow = question(work, "v100", driver_us=1e6)
+    assert scratchpipe(slow).seconds == pytest.approx(1, rel=0.05)
+    assert software(slow).seconds == scratchpipe(slow).seconds
+
+
+@pytest.mark.parametrize("system, kinds", [
+    ("cpu-server", ["card", "card"]), ("ps-fleet", ["card", "neither"]),
+    ("v100", ["neither", "neither"])])
+def test_the_verdict_depends_on_the_free_cores(system, kinds):
+    record, = verdicts([question(system=system)], (2, None))
+    assert [answer["kind"] for answer in record["by_free_cores"].values()] == kinds
+
+
+def test_cores_that_a_card_replaces():
+    """With that many cores the host is as fast, with one less it is not."""
+    fleet = question(system="ps-fleet")
+    card = fastest(fleet, ("near-memory",))
+    replaced = cores_replaced(fleet, card)
+    assert 1 < replaced < 40
+
+    def host(cores):
+        few = Question(BAGS, fleet.system.changed(cores=cores), KNOWN, card=CARD)
+        return fastest(few, ("cpu", "parameter-servers")).seconds
+    assert host(replaced) <= card.seconds < host(replaced - 1)
+    assert cores_replaced(question(), near_memory(question())) is None
+
+
+def test_software_is_a_verdict_of_its_own():
+    work = workloads.find("scratchpipe")
+    quick = question(work, "v100", driver_us=0, driver_ns=0, zero_copy_fraction=0.1)
+    answer = recommend(quick)
+    assert answer["kind"] == "software" and answer["without_card"] == "software"
+    assert answer["cores_replaced"] is not None
+
+
+def test_the_map_names_every_setting(capsys):
+    assert main(["explore", "--map", "--json"]) == 0
+    records = json.loads(capsys.readouterr().out)["verdicts"]
+    assert len(records) == len(workloads.load()) * len(systems.load())
+    assert {answer["kind"] for record in records
+            for answer in record["by_free_cores"].values()} <= {"card", "software", "neither"}
+    assert main(["explore", "--map"]) == 0
+    text = capsys.readouterr().out
+    assert "projected" in text and "| bags-of-80 | cpu-server |" in text
