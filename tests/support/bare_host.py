@@ -4,10 +4,19 @@ import time
 
 import numpy as np
 from hotrow_rtl.contract.encoding import COMMAND_BYTES, COMPLETION_BYTES, QUEUES, packed_address
-from hotrow_rtl.contract.registers import REGISTERS
+from hotrow_rtl.contract.registers import (
+    REGISTERS,
+    QueueControlBits,
+    RegionCommitBits,
+    StatusBits,
+    TableCommitBits,
+    TableFormatBits,
+    TablePartitionBits,
+    TableRowBits,
+    place,
+)
 from hotrow_sim.golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
 
-READY = 1
 PATIENCE = 60.0  # seconds until a wait fails
 
 
@@ -67,14 +76,15 @@ class BareHost:
     def await_ready(self):
         """Wait until the device has cleared its memories."""
         deadline = time.monotonic() + PATIENCE
-        while not self.read("STATUS") & READY:
+        while not self.read("STATUS") & StatusBits.READY:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the device was not ready after {PATIENCE} s")
 
     def enable(self, queue, halt_on_error=False):
         """Restart a queue at entry 0."""
-        self.write(f"{queue}_CONTROL", halt_on_error << 1)
-        self.write(f"{queue}_CONTROL", 1 | halt_on_error << 1)
+        halt = halt_on_error * QueueControlBits.HALT_ON_ERROR
+        self.write(f"{queue}_CONTROL", halt)
+        self.write(f"{queue}_CONTROL", QueueControlBits.ENABLE | halt)
         self.tail[queue] = 0
 
     def register(self, handle, octets, writable=True):
@@ -88,7 +98,8 @@ class BareHost:
         self.write("REGION_HANDLE", handle)
         self.write_wide("REGION_BASE", address)
         self.write_wide("REGION_SIZE", size)
-        self.write("REGION_COMMIT", 1 | writable << 1)
+        self.write("REGION_COMMIT",
+                   RegionCommitBits.VALID | writable * RegionCommitBits.WRITABLE)
 
     def table(self, number, table):
         """Register a `golden.region_check.Table`; None removes the table."""
@@ -96,11 +107,14 @@ class BareHost:
         if table is not None:
             self.write("TABLE_LAST_ROW", table.last_row)
             self.write_wide("TABLE_WEIGHTS", table.weights)
-            self.write("TABLE_ROW", table.stride << 16 | table.row_bytes)
+            self.write("TABLE_ROW", place(TableRowBits.STRIDE, table.stride)
+                       | place(TableRowBits.BYTES, table.row_bytes))
             self.write_wide("TABLE_STATE", table.state)
-            self.write("TABLE_FORMAT", table.type << 8 | table.state_bytes)
-            self.write("TABLE_PARTITION", table.part << 8 | table.parts_log2)
-        self.write("TABLE_COMMIT", table is not None)
+            self.write("TABLE_FORMAT", place(TableFormatBits.TYPE, table.type)
+                       | place(TableFormatBits.STATE_BYTES, table.state_bytes))
+            self.write("TABLE_PARTITION", place(TablePartitionBits.PART, table.part)
+                       | place(TablePartitionBits.PARTS_LOG2, table.parts_log2))
+        self.write("TABLE_COMMIT", (table is not None) * TableCommitBits.VALID)
 
     def submit(self, queue, **operands):
         """Write one command to a ring, without its doorbell."""

@@ -14,6 +14,10 @@ def _hex(value):
     return f"0x{value:X}" if value < 1 << 16 else f"0x{value:08X}"
 
 
+def _bits(low, count):
+    return f"{low}" if count == 1 else f"{low + count - 1}..{low}"
+
+
 def c_header(what: dict) -> str:
     """A header for C and C++: every number a macro, every record a struct without padding."""
     lines = [
@@ -37,6 +41,12 @@ def c_header(what: dict) -> str:
     define("registers, byte offsets", [
         (f"REG_{register['name']}", f"{_hex(register['offset'])}u", register["doc"])
         for register in what["registers"]])
+    define("fields of registers, masks", [
+        (f"REG_{register['name']}_{field['name']}_MASK", f"{_hex(field['mask'])}u", field["doc"])
+        for register in what["registers"] for field in register["fields"]])
+    define("fields of registers, lowest bits", [
+        (f"REG_{register['name']}_{field['name']}_SHIFT", field["low"])
+        for register in what["registers"] for field in register["fields"] if field["bits"] > 1])
     define("status codes", [(f"STATUS_{name}", value, what["status_doc"][name])
                             for name, value in what["status"].items()])
     define("opcodes", [(f"OP_{name}", f"0x{value:02X}") for name, value in what["opcodes"].items()])
@@ -92,6 +102,10 @@ def markdown(what: dict) -> str:
         (f"`0x{register['offset']:03X}`", f"`{register['name']}`",
          register["access"].replace("_", " ").lower(), register["doc"])
         for register in what["registers"]])
+    table("Fields of registers", ("register", "bits", "name", "meaning"), [
+        (f"`{register['name']}`", _bits(field["low"], field["bits"]), f"`{field['name']}`",
+         field["doc"])
+        for register in what["registers"] for field in register["fields"]], "###")
     table("Commands", ("opcode", "name", "queue", "operands", "flags", "meaning"), [
         (f"`0x{command['opcode']:02X}`", f"`{command['name']}`", command["queue"],
          ", ".join(f"`{name}`" for name in command["operands"]) or "none",

@@ -10,7 +10,8 @@ from . import commands, encoding, link_frames, registers
 
 _ENUMS = (encoding.Status, encoding.Opcode, encoding.Element, encoding.PlanPolicy,
           encoding.BatchFlag, encoding.PlanFlag, encoding.AllFlag, encoding.GatherFlag,
-          encoding.PoolFlag, encoding.UpdateFlag)
+          encoding.PoolFlag, encoding.UpdateFlag,
+          *dict.fromkeys(each.fields for each in registers.REGISTERS.values() if each.fields))
 _LINK_CONSTANTS = ("LINK_VERSION", "LARGEST_PAYLOAD", "TAKE_LEAST", "COUNTERS_BYTES", "REPLY_FLAG",
                    "SLIP_END", "SLIP_ESCAPE", "SLIP_ESCAPED_END", "SLIP_ESCAPED_ESCAPE",
                    "SYNC_BYTE", "IDLE_BYTE", "UDP_PORT")

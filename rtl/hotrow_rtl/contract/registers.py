@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-from .encoding import Element
+from .encoding import Element, documented
 
 
 class Access(IntEnum):
@@ -12,17 +12,153 @@ class Access(IntEnum):
     WRITE_ONLY = 2
 
 
+class ControlBits(IntEnum):
+    """Fields of CONTROL, as masks."""
+
+    __new__ = documented
+
+    SOFT_RESET = 1 << 0, (
+        "reads 0; write 1 to reset queues (which it disables), engines and ports; regions, tables, "
+        "events, counters, directory and the planner's batches keep their contents, but the lists "
+        "of a PLAN under way are lost: submit a REMOVE with ALL before the next PLAN; wait for "
+        "STATUS ready")
+    INTERRUPT_LOOKUP = 1 << 1, "interrupt enable of the lookup queue"
+    INTERRUPT_MOVE = 1 << 2, "interrupt enable of the move queue"
+
+
+class StatusBits(IntEnum):
+    """Fields of STATUS, as masks."""
+
+    __new__ = documented
+
+    READY = 1 << 0, "memories cleared after reset, ports drained after a soft reset"
+    LIST_PORT = 1 << 1, "the list port has stopped after a time-out"
+    RESULT_PORTS = 1 << 2, "a result port has stopped"
+    ROW_READS = 1 << 3, "the reads of a row port have stopped"
+    ROW_WRITES = 1 << 4, "the writes of a row port have stopped"
+
+
+class FaultBits(IntEnum):
+    """Fields of FAULT, as masks."""
+
+    __new__ = documented
+
+    DOORBELL_LOOKUP = 1 << 0, "doorbell of the lookup queue refused"
+    DOORBELL_MOVE = 1 << 1, "doorbell of the move queue refused"
+    UNKNOWN = 1 << 2, ("access to an unknown register, region, table or event (answered with "
+                       "SLVERR)")
+    RETIREMENT = 1 << 3, "write to PLAN_RETIRED refused"
+
+
+class InterruptBits(IntEnum):
+    """Fields of INTERRUPT, as masks."""
+
+    __new__ = documented
+
+    LOOKUP = 1 << 0, "a completion of the lookup queue landed"
+    MOVE = 1 << 1, "a completion of the move queue landed"
+
+
+class RegionCommitBits(IntEnum):
+    """Fields of REGION_COMMIT, as masks."""
+
+    __new__ = documented
+
+    VALID = 1 << 0, "0 removes the region"
+    WRITABLE = 1 << 1, "commands may write to the region"
+
+
+class TableRowBits(IntEnum):
+    """Fields of TABLE_ROW, as masks."""
+
+    __new__ = documented
+
+    BYTES = 0x0000_FFFF, "bytes of a row, a multiple of 16"
+    STRIDE = 0xFFFF_0000, "stride in bytes, a multiple of 16"
+
+
+class TableFormatBits(IntEnum):
+    """Fields of TABLE_FORMAT, as masks."""
+
+    __new__ = documented
+
+    STATE_BYTES = 0x0FF, "bytes of state per row: 0, 4, 8, 16 or 32"
+    TYPE = 0x300, ("element type: "
+                   + ", ".join(f"{each.value} {each.name.lower()}" for each in Element)
+                   + " (POOL, UPDATE)")
+
+
+class TablePartitionBits(IntEnum):
+    """Fields of TABLE_PARTITION, as masks."""
+
+    __new__ = documented
+
+    PARTS_LOG2 = 0x00FF, "log2 of the number of equal parts"
+    PART = 0xFF00, "the part"
+
+
+class TableCommitBits(IntEnum):
+    """Fields of TABLE_COMMIT, as masks."""
+
+    __new__ = documented
+
+    VALID = int(RegionCommitBits.VALID), "0 removes the table"
+
+
+class QueueControlBits(IntEnum):
+    """Fields of LOOKUP_CONTROL and MOVE_CONTROL, as masks."""
+
+    __new__ = documented
+
+    ENABLE = 1 << 0, ("0 to 1 restarts at entry 0 with TAIL, HEAD and COMPLETED zero; clear only "
+                      "an idle queue")
+    HALT_ON_ERROR = 1 << 1, "halt on error"
+    ABORT = 1 << 2, "reads 0; write 1 to abort the WAIT in progress"
+    RESUME = 1 << 3, "reads 0; write 1 to resume a halted queue"
+
+
+class QueueStateBits(IntEnum):
+    """Fields of LOOKUP_STATE and MOVE_STATE, as masks."""
+
+    __new__ = documented
+
+    BUSY = 1 << 0, "a command runs"
+    HALTED = 1 << 1, "halted by an error"
+    WAITING = 1 << 2, "waiting for an event"
+    FAULTED = 1 << 3, (
+        "the ring cannot be read or written, or with status STALLED the engine makes no progress "
+        "and needs a soft reset")
+    STATUS = 0xFF00, "why it halted or is faulted"
+
+
+def shift(field: IntEnum) -> int:
+    """The lowest bit of a field."""
+    return (field & -field).bit_length() - 1
+
+
+def place(field: IntEnum, value: int) -> int:
+    """`value` at the bits of a field of a register."""
+    return value << shift(field) & field
+
+
+def extract(field: IntEnum, word: int) -> int:
+    """The value of a field of a register."""
+    return (word & field) >> shift(field)
+
+
 @dataclass(frozen=True)
 class Register:
     """One 32-bit register of the AXI4-Lite slave at byte `offset`.
 
     Only a card whose Config has the attribute `needs` set has the register; None for every card.
+    The members of `fields` are masks.
     """
 
     name: str
     offset: int
     access: Access
     doc: str
+    fields: type[IntEnum] | None = None
     needs: str | None = None
 
 
@@ -47,10 +183,7 @@ def _queue(queue):
         Register(f"{name}_COMPLETIONS_HIGH", base + 0x0C, _RW, "its upper half"),
         Register(f"{name}_ENTRIES", base + 0x10, _RW,
                  "log2 of the entries of both rings, 1 to 16"),
-        Register(f"{name}_CONTROL", base + 0x14, _RW,
-                 "bit 0 enable (0 to 1: restart at entry 0 with TAIL, HEAD and COMPLETED zero; "
-                 "clear only an idle queue), bit 1 halt on error; write 1 to bit 2 to abort the "
-                 "WAIT in progress, to bit 3 to resume a halted queue (both read 0)"),
+        Register(f"{name}_CONTROL", base + 0x14, _RW, "runs the queue", QueueControlBits),
         Register(f"{name}_TAIL", base + 0x18, _RW,
                  "doorbell: commands submitted since the queue was enabled, modulo 2**32. The card "
                  "refuses a lower value, one that is ahead of COMPLETED by more than the ring's "
@@ -58,10 +191,7 @@ def _queue(queue):
         Register(f"{name}_HEAD", base + 0x1C, _RO, "commands fetched, modulo 2**32"),
         Register(f"{name}_COMPLETED", base + 0x20, _RO,
                  "completions that have landed in memory, modulo 2**32"),
-        Register(f"{name}_STATE", base + 0x24, _RO,
-                 "bit 0 busy, bit 1 halted by an error, bit 2 waiting for an event, bit 3 "
-                 "faulted: the ring cannot be read or written, or with status STALLED the engine "
-                 "makes no progress and needs a soft reset; status in bits 15..8"),
+        Register(f"{name}_STATE", base + 0x24, _RO, "state of the queue", QueueStateBits),
     )
 
 
@@ -70,22 +200,11 @@ REGISTERS = {register.name: register for register in (
     Register("VERSION", 0x004, _RO, "version of this contract"),
     *(Register(name, offset, _RO, f"geometry: {parameter}")
       for name, offset, parameter in GEOMETRY),
-    Register("CONTROL", 0x080, _RW,
-             "bit 0 (reads 0): soft reset of queues (which it disables), engines and ports; "
-             "regions, tables, events, counters, directory and the planner's batches keep their "
-             "contents, but the lists of a PLAN under way are lost: submit a REMOVE with ALL "
-             "before the next PLAN; wait for STATUS ready. Bits 1, 2: interrupt enable of the "
-             "lookup and the move queue"),
-    Register("STATUS", 0x084, _RO,
-             "bit 0 ready (memories cleared after reset, ports drained after a soft reset); bits 1 "
-             "to 4 stopped after a time-out: the list port, a result port, the reads of a row "
-             "port, the writes of a row port"),
-    Register("FAULT", 0x088, _RW,
-             "sticky, write 1 to clear: bit 0 doorbell refused (lookup), bit 1 (move), bit 2 "
-             "access to an unknown register, region, table or event (answered with SLVERR), bit 3 "
-             "write to PLAN_RETIRED refused"),
-    Register("INTERRUPT", 0x08C, _RW,
-             "bit per queue (0 lookup, 1 move): a completion landed; write 1 to clear"),
+    Register("CONTROL", 0x080, _RW, "soft reset and interrupts", ControlBits),
+    Register("STATUS", 0x084, _RO, "whether the card is ready, and which ports stopped",
+             StatusBits),
+    Register("FAULT", 0x088, _RW, "sticky, write 1 to clear", FaultBits),
+    Register("INTERRUPT", 0x08C, _RW, "sticky, write 1 to clear", InterruptBits),
     Register("TIMEOUT", 0x090, _RW,
              "cycles without progress after which a memory port stops; 0 for no limit. A queue "
              "whose engine does not use a port for many times as long is faulted"),
@@ -108,27 +227,23 @@ REGISTERS = {register.name: register for register in (
     Register("REGION_BASE_HIGH", 0x0C8, _RW, "its upper half"),
     Register("REGION_SIZE_LOW", 0x0CC, _RW, "bytes, at most 2**48 - 1"),
     Register("REGION_SIZE_HIGH", 0x0D0, _RW, "its upper half"),
-    Register("REGION_COMMIT", 0x0D4, _WO,
-             "write: bit 0 valid (0 removes the region), bit 1 writable"),
+    Register("REGION_COMMIT", 0x0D4, _WO, "writes the region", RegionCommitBits),
     Register("TABLE_NUMBER", 0x0E0, _RW, "table that TABLE_COMMIT writes"),
     Register("TABLE_LAST_ROW", 0x0E4, _RW, "rows - 1"),
     Register("TABLE_WEIGHTS_LOW", 0x0E8, _RW,
              "packed address of row 0, its offset a multiple of 16"),
     Register("TABLE_WEIGHTS_HIGH", 0x0EC, _RW, "its upper half"),
-    Register("TABLE_ROW", 0x0F0, _RW,
-             "bits 15..0 bytes of a row, bits 31..16 stride in bytes; multiples of 16"),
+    Register("TABLE_ROW", 0x0F0, _RW, "size of a row", TableRowBits),
     Register("TABLE_STATE_LOW", 0x0F4, _RW,
              "packed address of the state of row 0, its offset a multiple of 4"),
     Register("TABLE_STATE_HIGH", 0x0F8, _RW, "its upper half"),
-    Register("TABLE_FORMAT", 0x0FC, _RW,
-             "bits 7..0 bytes of state per row: 0, 4, 8, 16 or 32; bits 9..8 element type: "
-             + ", ".join(f"{each.value} {each.name.lower()}" for each in Element)
-             + " (POOL, UPDATE)"),
+    Register("TABLE_FORMAT", 0x0FC, _RW, "state and elements of a row", TableFormatBits),
     Register("TABLE_PARTITION", 0x0D8, _RW,
-             "part of the directory that serves the table: bits 7..0 log2 of the number of equal "
-             "parts, bits 15..8 the part. The card finds a row only in the part in which it got "
-             "its slot: the part must not change while a row of the table has a slot"),
-    Register("TABLE_COMMIT", 0x0DC, _WO, "write: bit 0 valid (0 removes the table)"),
+             "part of the directory that serves the table. The card finds a row only in the part "
+             "in which it got its slot: the part must not change while a row of the table has a "
+             "slot",
+             TablePartitionBits),
+    Register("TABLE_COMMIT", 0x0DC, _WO, "writes the table", TableCommitBits),
     *_queue("lookup"),
     *_queue("move"),
 )}

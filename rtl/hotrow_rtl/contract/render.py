@@ -12,6 +12,7 @@ from .. import config
 from . import commands, encoding, link_frames, registers
 from .documents import c_header, link_markdown, markdown
 from .driver_module import driver_module
+from .registers import shift
 
 _CONSTANTS = {
     name: getattr(module, name)
@@ -62,7 +63,10 @@ def describe() -> dict:
                    for queue in encoding.QUEUES],
         "registers": [
             {"name": register.name, "offset": register.offset, "access": register.access.name,
-             "doc": register.doc}
+             "doc": register.doc, "fields": [
+                 {"name": field.name, "mask": field.value, "low": shift(field),
+                  "bits": field.bit_length() - shift(field), "doc": field.doc}
+                 for field in register.fields or ()]}
             for register in sorted(registers.REGISTERS.values(),
                                    key=lambda each: each.offset)
         ],

@@ -3,17 +3,24 @@
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..contract.registers import QueueStateBits, shift
 from ..interfaces.records import packed_address
 
-# The register STATE.
-queue_state = data.StructLayout({
-    "busy": 1,
-    "halted": 1,
-    "waiting": 1,
-    "faulted": 1,
-    "reserved": 4,
-    "status": 8,
-})
+
+def register_layout(fields) -> data.FlexibleLayout:
+    """The layout of a register by the enumeration of its fields, their names in lower case."""
+    return data.FlexibleLayout(max(field.bit_length() for field in fields), {
+        field.name.lower(): data.Field(field.bit_length() - shift(field), shift(field))
+        for field in fields})
+
+
+def fields_of(fields, value) -> data.View:
+    """The fields of a register in `value`, which has at least their bits."""
+    layout = register_layout(fields)
+    return data.View(layout, value[:layout.size])
+
+
+queue_state = register_layout(QueueStateBits)
 
 
 class QueueControl(wiring.Signature):

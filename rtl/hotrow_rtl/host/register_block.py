@@ -6,7 +6,19 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import Config
 from ..contract.encoding import IDENTITY, QUEUES, VERSION
-from ..contract.registers import GEOMETRY, REGISTERS, registers_of
+from ..contract.registers import (
+    GEOMETRY,
+    REGISTERS,
+    ControlBits,
+    FaultBits,
+    QueueControlBits,
+    RegionCommitBits,
+    StatusBits,
+    TableFormatBits,
+    TablePartitionBits,
+    TableRowBits,
+    registers_of,
+)
 from ..interfaces.records import region_update, table_update
 from ..interfaces.retirement import Retirement
 from ..memory.axi import AXI4Lite
@@ -14,7 +26,7 @@ from ..primitives.bits import saturate
 from ..primitives.ram import ClearedRam
 from .axi_lite_slave import AXI4LiteSlave
 from .event_counters import EventPort
-from .queue_control import QueueControl
+from .queue_control import QueueControl, fields_of, register_layout
 
 REGISTER_ADDRESS_WIDTH = 12  # a page of the host, larger than the register space
 
@@ -35,7 +47,7 @@ class RegisterBlock(wiring.Component):
     Byte strobes are honoured. A write to a read-only register is ignored; a write-only register
     reads as 0. An access to an unknown register, a commit of a region or table that the card does
     not have, and EVENT_VALUE of an unknown event are answered with SLVERR, change nothing and set
-    FAULT bit 2. A number that PLAN_RETIRED refuses sets FAULT bit 3, and is answered with OKAY.
+    UNKNOWN of FAULT. A number that PLAN_RETIRED refuses sets RETIREMENT, and is answered with OKAY.
 
     Parameters
     ----------
@@ -95,14 +107,19 @@ class RegisterBlock(wiring.Component):
         plain = {name: Signal(32, name=name.lower()) for name in (
             *_PLAIN, *(_of(queue, name) for queue in QUEUES for name in _PLAIN_OF_QUEUE))}
         self._plain(m, access, plain)
-        status = Signal(1 + len(self.stopped))  # Timing: a register, as its sources are far
-        m.d.sync += status.eq(Cat(self.ready, self.stopped))
+        # Timing: a register, as its sources are far.
+        status = Signal(register_layout(StatusBits))
+        m.d.sync += [
+            status.ready.eq(self.ready), status.list_port.eq(self.stopped[0]),
+            status.result_ports.eq(self.stopped[1]), status.row_reads.eq(self.stopped[2]),
+            status.row_writes.eq(self.stopped[3]),
+        ]
         reads = {
             "IDENTITY": Const(IDENTITY, 32),
             "VERSION": Const(VERSION, 32),
             **{name: Const(getattr(self.config, parameter), 32)
                for name, _, parameter in GEOMETRY},
-            "STATUS": status,
+            "STATUS": status.as_value(),
             "EVENT_VALUE": Const(0, 32),  # replaced by the event counters' reply
             **self._control(m, access),
             **self._cycle(m, access),
@@ -206,21 +223,28 @@ class RegisterBlock(wiring.Component):
     def _control(self, m, access):
         """CONTROL, FAULT and INTERRUPT."""
         enabled, pending = Signal(len(QUEUES)), Signal(len(QUEUES))
-        refused = [self.retirement.refused] if self.config.planner else []
-        faults = Signal(len(QUEUES) + 1 + len(refused))
-        m.d.sync += self.soft_reset.eq(access.writes("CONTROL") & access.merged[0])
+        faults, fault = (Signal(register_layout(FaultBits)) for _ in range(2))
+        control = fields_of(ControlBits, access.merged)
+        m.d.sync += self.soft_reset.eq(access.writes("CONTROL") & control.soft_reset)
         with m.If(access.writes("CONTROL")):
-            m.d.sync += enabled.eq(access.merged[1:])
+            m.d.sync += enabled.eq(Cat(control.interrupt_lookup, control.interrupt_move))
+        m.d.comb += [
+            fault.doorbell_lookup.eq(self.queues[0].refused),
+            fault.doorbell_move.eq(self.queues[1].refused),
+            fault.unknown.eq(access.write & ~access.known),
+        ]
+        if self.config.planner:
+            m.d.comb += fault.retirement.eq(self.retirement.refused)
         sticky_bits = {
             "INTERRUPT": (pending, Cat(queue.completed_pulse for queue in self.queues)),
-            "FAULT": (faults, Cat(*(queue.refused for queue in self.queues),
-                                  access.write & ~access.known, *refused)),
+            "FAULT": (faults.as_value(), fault.as_value()),
         }
         for name, (sticky, events) in sticky_bits.items():
             cleared = Mux(access.writes(name), access.strobed, 0)
             m.d.sync += sticky.eq(sticky & ~cleared | events)
         m.d.comb += self.interrupt.eq((pending & enabled).any())
-        return {"CONTROL": Cat(Const(0, 1), enabled), "FAULT": faults, "INTERRUPT": pending}
+        return {"CONTROL": Cat(Const(0, 1), enabled), "FAULT": faults.as_value(),
+                "INTERRUPT": pending}
 
     def _cycle(self, m, access):
         """The cycle counter; a read of the lower half latches the upper half."""
@@ -241,16 +265,17 @@ class RegisterBlock(wiring.Component):
     def _queue(self, m, access, queue, control, plain):
         """The registers of one command queue."""
         writes_control = access.writes(_of(queue, "CONTROL"))
-        enable, halt, abort, resume = access.merged[:4]
+        written = fields_of(QueueControlBits, access.merged)
         m.d.sync += [
-            control.start.eq(writes_control & enable & ~control.enable),
-            control.abort.eq(writes_control & abort),
-            control.resume.eq(writes_control & resume),
+            control.start.eq(writes_control & written.enable & ~control.enable),
+            control.abort.eq(writes_control & written.abort),
+            control.resume.eq(writes_control & written.resume),
             control.doorbell.eq(access.writes(_of(queue, "TAIL"))),
             control.submitted.eq(access.merged),
         ]
         with m.If(writes_control):
-            m.d.sync += [control.enable.eq(enable), control.halt_on_error.eq(halt)]
+            m.d.sync += [control.enable.eq(written.enable),
+                         control.halt_on_error.eq(written.halt_on_error)]
         with m.If(self.soft_reset):
             m.d.sync += control.enable.eq(0)
         m.d.comb += [
@@ -271,27 +296,31 @@ class RegisterBlock(wiring.Component):
     def _commits(self, m, access, plain):
         """Update all copies of the region and table descriptors."""
         region, table = self.region_update, self.table_update
+        commit = fields_of(RegionCommitBits, access.merged)  # VALID of a table is the same bit
+        row = fields_of(TableRowBits, plain["TABLE_ROW"])
+        form = fields_of(TableFormatBits, plain["TABLE_FORMAT"])
+        partition = fields_of(TablePartitionBits, plain["TABLE_PARTITION"])
         for name, update, number in (("REGION_COMMIT", region, "REGION_HANDLE"),
                                      ("TABLE_COMMIT", table, "TABLE_NUMBER")):
             m.d.sync += [
                 # A write without a strobe for the valid bit must not remove the entry.
                 update.enable.eq(access.writes(name) & access.payload.strobe[0]),
-                update.entry.valid.eq(access.merged[0]),
+                update.entry.valid.eq(commit.valid),
             ]
             m.d.comb += update.index.eq(plain[number])
-        m.d.sync += region.entry.writable.eq(access.merged[1])
+        m.d.sync += region.entry.writable.eq(commit.writable)
         m.d.comb += [  # stable in the cycle of `enable`: the next access takes longer
             region.entry.base16.eq(_wide(plain, "REGION_BASE")[4:]),
             region.entry.size.eq(_wide(plain, "REGION_SIZE")),
             table.entry.last_row.eq(saturate(plain["TABLE_LAST_ROW"], len(table.entry.last_row))),
             Cat(table.entry.weights).eq(_wide(plain, "TABLE_WEIGHTS")),
-            table.entry.row16.eq(plain["TABLE_ROW"][4:16]),
-            table.entry.stride16.eq(plain["TABLE_ROW"][20:32]),
+            table.entry.row16.eq(row.bytes[4:]),
+            table.entry.stride16.eq(row.stride[4:]),
             Cat(table.entry.state).eq(_wide(plain, "TABLE_STATE")),
-            table.entry.state4.eq(plain["TABLE_FORMAT"][2:8]),
-            table.entry.type.eq(plain["TABLE_FORMAT"][8:]),
-            table.entry.parts_log2.eq(plain["TABLE_PARTITION"][:8]),
-            table.entry.part.eq(plain["TABLE_PARTITION"][8:16]),
+            table.entry.state4.eq(form.state_bytes[2:]),
+            table.entry.type.eq(form.type),
+            table.entry.parts_log2.eq(partition.parts_log2),
+            table.entry.part.eq(partition.part),
         ]
 
 

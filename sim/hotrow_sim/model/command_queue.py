@@ -2,6 +2,7 @@
 
 from hotrow_rtl.config import LIST_ALIGNMENT
 from hotrow_rtl.contract.encoding import COMMAND_BYTES, Opcode, Status
+from hotrow_rtl.contract.registers import QueueControlBits, QueueStateBits, place
 
 from ..golden.command_validator import validate
 from ..golden.outcome import Outcome, fault_status
@@ -52,11 +53,12 @@ class CommandQueue:
 
     def control(self, value):
         """Write CONTROL."""
-        if value & 1 and not self.enabled:
+        if value & QueueControlBits.ENABLE and not self.enabled:
             self.restart()
-        self.enabled, self.halt_on_error = bool(value & 1), bool(value & 2)
-        self._abort = self.waiting and bool(value & 4)
-        if value & 8:
+        self.enabled = bool(value & QueueControlBits.ENABLE)
+        self.halt_on_error = bool(value & QueueControlBits.HALT_ON_ERROR)
+        self._abort = self.waiting and bool(value & QueueControlBits.ABORT)
+        if value & QueueControlBits.RESUME:
             self.halted, self.halt_status = False, Status.OK
 
     def ring(self, tail):
@@ -74,7 +76,9 @@ class CommandQueue:
         """The STATE register."""
         busy, faulted = self._running is not None, self.fault is not Status.OK
         status = self.fault if faulted else self.halt_status
-        return busy | self.halted << 1 | self.waiting << 2 | faulted << 3 | status << 8
+        return (busy * QueueStateBits.BUSY | self.halted * QueueStateBits.HALTED
+                | self.waiting * QueueStateBits.WAITING | faulted * QueueStateBits.FAULTED
+                | place(QueueStateBits.STATUS, status))
 
     @property
     def is_pending(self):

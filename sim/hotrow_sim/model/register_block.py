@@ -1,14 +1,28 @@
 """The register block: the registers that the host reads and writes."""
 
 from hotrow_rtl.contract.encoding import IDENTITY, QUEUES, VERSION
-from hotrow_rtl.contract.registers import GEOMETRY, REGISTERS, Access, registers_of
+from hotrow_rtl.contract.registers import (
+    GEOMETRY,
+    REGISTERS,
+    Access,
+    ControlBits,
+    FaultBits,
+    QueueControlBits,
+    RegionCommitBits,
+    StatusBits,
+    TableCommitBits,
+    TableFormatBits,
+    TablePartitionBits,
+    TableRowBits,
+    extract,
+    registers_of,
+)
 
 from ..golden.region_check import Region, Table
 from .wrapping import WORD
 
-READY = 1
-FAULT_UNKNOWN = 1 << 2
-FAULT_RETIRED = 1 << 3
+DOORBELL_FAULTS = {"lookup": FaultBits.DOORBELL_LOOKUP, "move": FaultBits.DOORBELL_MOVE}
+INTERRUPTS = ControlBits.INTERRUPT_LOOKUP | ControlBits.INTERRUPT_MOVE
 ADDRESS_MASK = 0xFFC  # the slave decodes 12 address bits without the lowest two
 
 
@@ -54,7 +68,7 @@ class RegisterBlock:
         }
         selector, limit = limits.get(register.name, (None, 0)) if register else (None, 0)
         if register is None or (selector and self.stored[selector] >= limit):
-            self.fault |= FAULT_UNKNOWN
+            self.fault |= FaultBits.UNKNOWN
             return None
         return register
 
@@ -66,14 +80,15 @@ class RegisterBlock:
                     for name, _, parameter in GEOMETRY}
         for queue, prefix in ((device.queues[name], name.upper()) for name in QUEUES):
             readers[f"{prefix}_CONTROL"] = lambda queue=queue: (
-                queue.enabled | queue.halt_on_error << 1)
+                queue.enabled * QueueControlBits.ENABLE
+                | queue.halt_on_error * QueueControlBits.HALT_ON_ERROR)
             for field in ("tail", "head", "completed", "state"):
                 readers[f"{prefix}_{field.upper()}"] = lambda queue=queue, field=field: (
                     getattr(queue, field))
         return readers | {
             "IDENTITY": lambda: IDENTITY,
             "VERSION": lambda: VERSION,
-            "STATUS": lambda: READY,  # the model clears memories at once
+            "STATUS": lambda: int(StatusBits.READY),  # the model clears memories at once
             "FAULT": lambda: self.fault,
             "INTERRUPT": self._interrupts,
             "CYCLE_LOW": self._latch_cycle,
@@ -108,7 +123,7 @@ class RegisterBlock:
                 queue.control(value)
             case "TAIL":
                 if not queue.ring(value):
-                    self.fault |= 1 << QUEUES.index(queue.name)
+                    self.fault |= DOORBELL_FAULTS[queue.name]
             case "ENTRIES":
                 queue.entries_log2 = value
             case _:
@@ -116,9 +131,9 @@ class RegisterBlock:
                 setattr(queue, ring, self._wide(f"{prefix}_{ring.upper()}"))
 
     def _write_control(self, value):
-        if value & 1:
+        if value & ControlBits.SOFT_RESET:
             self.device.reset()
-        self.stored["CONTROL"] = value & 0b110
+        self.stored["CONTROL"] = value & INTERRUPTS
 
     def _write_fault(self, value):
         self.fault &= ~value
@@ -133,29 +148,35 @@ class RegisterBlock:
 
     def _write_plan_retired(self, value):
         if not self.device.planning.retire(value):
-            self.fault |= FAULT_RETIRED
+            self.fault |= FaultBits.RETIREMENT
 
     def _write_region_commit(self, value):
         handle = self.stored["REGION_HANDLE"]
         self.device.regions.pop(handle, None)
-        if value & 1:
+        if value & RegionCommitBits.VALID:
             self.device.regions[handle] = Region(
                 base=self._wide("REGION_BASE") & ~15 & (1 << self.device.config.address_width) - 1,
-                size=self._wide("REGION_SIZE") & (1 << 48) - 1, writable=bool(value & 2))
+                size=self._wide("REGION_SIZE") & (1 << 48) - 1,
+                writable=bool(value & RegionCommitBits.WRITABLE))
 
     def _write_table_commit(self, value):
         number = self.stored["TABLE_NUMBER"]
         self.device.tables.pop(number, None)
-        if value & 1:
-            partition, row = self.stored["TABLE_PARTITION"], self.stored["TABLE_ROW"]
+        if value & TableCommitBits.VALID:
             self.device.tables[number] = Table(
                 last_row=min(self.stored["TABLE_LAST_ROW"],
                              (1 << self.device.config.row_width) - 1),
-                weights=self._wide("TABLE_WEIGHTS"), row_bytes=row & 0x1FF0, stride=row >> 16 & ~15,
+                weights=self._wide("TABLE_WEIGHTS"),
+                row_bytes=self._field("TABLE_ROW", TableRowBits.BYTES) & 0x1FF0,
+                stride=self._field("TABLE_ROW", TableRowBits.STRIDE) & ~15,
                 state=self._wide("TABLE_STATE"),
-                state_bytes=self.stored["TABLE_FORMAT"] & 0x3C,
-                type=self.stored["TABLE_FORMAT"] >> 8 & 3,
-                parts_log2=partition & 7, part=partition >> 8 & 63)
+                state_bytes=self._field("TABLE_FORMAT", TableFormatBits.STATE_BYTES) & 0x3C,
+                type=self._field("TABLE_FORMAT", TableFormatBits.TYPE),
+                parts_log2=self._field("TABLE_PARTITION", TablePartitionBits.PARTS_LOG2) & 7,
+                part=self._field("TABLE_PARTITION", TablePartitionBits.PART) & 63)
+
+    def _field(self, name, field):
+        return extract(field, self.stored[name])
 
     def _wide(self, name):
         return self.stored[f"{name}_HIGH"] << 32 | self.stored[f"{name}_LOW"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from operator import index
 
 from ..contract.errors import BatchError
-from ..contract.generated import Opcode
-from ..memory.registers import ABORT_WAIT, WAITING
+from ..contract.generated import Opcode, QueueControlBits, QueueStateBits
 from ..operands.results import Done
 from ..queues.commands import Commands
 from ..queues.futures import Future
@@ -43,9 +42,10 @@ class Events:
         self._commands.queue(queue)
         with self._commands.lock:
             registers, name = self._commands.registers, queue.upper()
-            if not registers.read(f"{name}_STATE") & WAITING:
+            if not registers.read(f"{name}_STATE") & QueueStateBits.WAITING:
                 return False
-            registers.write(f"{name}_CONTROL", registers.read(f"{name}_CONTROL") | ABORT_WAIT)
+            control = registers.read(f"{name}_CONTROL")
+            registers.write(f"{name}_CONTROL", control | QueueControlBits.ABORT)
             return True
 
     def read_event(self, event: int) -> int:

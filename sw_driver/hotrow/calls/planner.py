@@ -9,7 +9,15 @@ from operator import index
 import numpy as np
 
 from ..contract.errors import BatchError, DeviceError
-from ..contract.generated import LIST_ALIGNMENT, NO_BATCH, Opcode, PlanFlag, PlanPolicy, Status
+from ..contract.generated import (
+    LIST_ALIGNMENT,
+    NO_BATCH,
+    FaultBits,
+    Opcode,
+    PlanFlag,
+    PlanPolicy,
+    Status,
+)
 from ..operands.integers import numbered
 from ..operands.results import Observation, PlacedRows, Plan, Words
 from ..queues.commands import Commands, cycles_of
@@ -17,7 +25,6 @@ from ..queues.futures import Completion, Future
 from .batch_operands import BatchLike, BatchOperands
 
 _WORD = 0xFFFF_FFFF
-_REFUSED_RETIREMENT = 8  # bit of FAULT
 _PLANNED = (Status.OK, Status.ROW_OUT_OF_RANGE)  # the lists are valid
 _ADMIT, _COUNT, _READ_ONLY = map(int, (PlanFlag.ADMIT, PlanFlag.COUNT, PlanFlag.READ_ONLY))
 _POLICIES = {each.name.lower(): int(PlanFlag.POLICY_LOW) * each.value for each in PlanPolicy}
@@ -204,7 +211,7 @@ class Planner:
             registers = self._commands.registers
             registers.write("PLAN_RETIRED", number & _WORD)
             if registers.read("PLAN_RETIRED") != number & _WORD:
-                registers.write("FAULT", _REFUSED_RETIREMENT)
+                registers.write("FAULT", FaultBits.RETIREMENT)
                 raise BatchError(f"batch {number} cannot be retired, as it is not planned yet: "
                                  f"take the result of its plan first")
             numbers.retired = number

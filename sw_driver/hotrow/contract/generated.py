@@ -154,6 +154,93 @@ class UpdateFlag(IntFlag):
     ADAGRAD = 4
 
 
+class ControlBits(IntEnum):
+    """Fields of CONTROL, as masks."""
+
+    SOFT_RESET = 1
+    INTERRUPT_LOOKUP = 2
+    INTERRUPT_MOVE = 4
+
+
+class StatusBits(IntEnum):
+    """Fields of STATUS, as masks."""
+
+    READY = 1
+    LIST_PORT = 2
+    RESULT_PORTS = 4
+    ROW_READS = 8
+    ROW_WRITES = 16
+
+
+class FaultBits(IntEnum):
+    """Fields of FAULT, as masks."""
+
+    DOORBELL_LOOKUP = 1
+    DOORBELL_MOVE = 2
+    UNKNOWN = 4
+    RETIREMENT = 8
+
+
+class InterruptBits(IntEnum):
+    """Fields of INTERRUPT, as masks."""
+
+    LOOKUP = 1
+    MOVE = 2
+
+
+class RegionCommitBits(IntEnum):
+    """Fields of REGION_COMMIT, as masks."""
+
+    VALID = 1
+    WRITABLE = 2
+
+
+class TableRowBits(IntEnum):
+    """Fields of TABLE_ROW, as masks."""
+
+    BYTES = 65535
+    STRIDE = 4294901760
+
+
+class TableFormatBits(IntEnum):
+    """Fields of TABLE_FORMAT, as masks."""
+
+    STATE_BYTES = 255
+    TYPE = 768
+
+
+class TablePartitionBits(IntEnum):
+    """Fields of TABLE_PARTITION, as masks."""
+
+    PARTS_LOG2 = 255
+    PART = 65280
+
+
+class TableCommitBits(IntEnum):
+    """Fields of TABLE_COMMIT, as masks."""
+
+    VALID = 1
+
+
+class QueueControlBits(IntEnum):
+    """Fields of LOOKUP_CONTROL and MOVE_CONTROL, as masks."""
+
+    ENABLE = 1
+    HALT_ON_ERROR = 2
+    ABORT = 4
+    RESUME = 8
+
+
+class QueueStateBits(IntEnum):
+    """Fields of LOOKUP_STATE and MOVE_STATE, as masks."""
+
+    BUSY = 1
+    HALTED = 2
+    WAITING = 4
+    FAULTED = 8
+    STATUS = 65280
+
+
 class Operation(IntEnum):
     """What the card does for a request."""
 

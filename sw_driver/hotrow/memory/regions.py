@@ -7,13 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..contract.errors import HostWriteError, RegistrationError
-from ..contract.generated import OFFSET_WIDTH
+from ..contract.generated import OFFSET_WIDTH, RegionCommitBits
 from ..contract.records import unpack_address
 from .buffer import Buffer, Held, empty, span
 from .registers import Registers
 from .transport import Transport
-
-_VALID, _WRITABLE = 1, 2
 
 
 class Regions:
@@ -100,7 +98,8 @@ class Regions:
                 else self._copies.attach(buffer.bytes, writable, owner))
             self._registers.write_wide("REGION_BASE", buffer.device_address)
             self._registers.write_wide("REGION_SIZE", buffer.nbytes)
-            self._commit(handle, _VALID | (_WRITABLE if writable else 0))
+            self._commit(handle, RegionCommitBits.VALID
+                         | (RegionCommitBits.WRITABLE if writable else 0))
         except BaseException as error:
             self.drop(buffer)
             if isinstance(error, MemoryError):

@@ -1,22 +1,38 @@
 """Register access by name, and state registers in words."""
 
+from enum import IntEnum
 from typing import Any
 
 from ..contract.errors import TransportError
-from ..contract.generated import GEOMETRY, QUEUES, REGISTERS, Status
+from ..contract.generated import (
+    GEOMETRY,
+    QUEUES,
+    REGISTERS,
+    QueueStateBits,
+    Status,
+    StatusBits,
+)
 from ..contract.geometry import Geometry
 
-READY = 1  # STATUS
-SOFT_RESET = 1  # CONTROL
-ENABLE, ABORT_WAIT = 1, 4  # <queue>_CONTROL
-BUSY, HALTED, WAITING, FAULTED = 1, 2, 4, 8  # <queue>_STATE
-
-_STOPPED_PORTS = {2: "list port", 4: "result ports", 8: "row ports' reads", 16: "row ports' writes"}
+_STOPPED_PORTS = {
+    StatusBits.LIST_PORT: "list port", StatusBits.RESULT_PORTS: "result ports",
+    StatusBits.ROW_READS: "row ports' reads", StatusBits.ROW_WRITES: "row ports' writes"}
 STOPPED = sum(_STOPPED_PORTS)
 
-_STATES = {BUSY: "busy", HALTED: "halted by an error", WAITING: "waiting for an event",
-           FAULTED: "faulted: its rings cannot be read or written"}
+_STATES = {QueueStateBits.BUSY: "busy", QueueStateBits.HALTED: "halted by an error",
+           QueueStateBits.WAITING: "waiting for an event",
+           QueueStateBits.FAULTED: "faulted: its rings cannot be read or written"}
 _STALLED = "faulted: its engine makes no progress"
+
+
+def place(field: IntEnum, value: int) -> int:
+    """`value` at the bits of a field of a register."""
+    return value * (field & -field)
+
+
+def extract(field: IntEnum, word: int) -> int:
+    """The value of a field of a register."""
+    return (word & field) // (field & -field)
 
 
 class Registers:
@@ -51,8 +67,8 @@ class Registers:
 
 def describe_state(state: int) -> str:
     """A queue's STATE register in words."""
-    status = state >> 8 & 0xFF
-    states = _STATES | ({FAULTED: _STALLED} if status == Status.STALLED else {})
+    status = extract(QueueStateBits.STATUS, state)
+    states = _STATES | ({QueueStateBits.FAULTED: _STALLED} if status == Status.STALLED else {})
     words = [text for bit, text in states.items() if state & bit]
     if status and status in Status._value2member_map_:
         words.append(f"status {Status(status).name}")

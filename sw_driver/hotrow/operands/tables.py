@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 
 from ..contract.errors import BatchError, RegistrationError
-from ..contract.generated import Element
+from ..contract.generated import (
+    Element,
+    TableCommitBits,
+    TableFormatBits,
+    TablePartitionBits,
+    TableRowBits,
+)
 from ..contract.geometry import Geometry
 from ..memory.buffer import Array, Buffer, Held, as_array, span
 from ..memory.regions import Regions
-from ..memory.registers import Registers
+from ..memory.registers import Registers, place
 from .batch import Batch
 from .table import Table
 
@@ -135,7 +141,8 @@ class Tables:
                     table.own_buffers.append(buffer)
                 buffers.append(buffer)
             table.buffers = tuple(buffers)
-            self._describe(table, part << 8 | parts_log2)
+            self._describe(table, place(TablePartitionBits.PART, part)
+                           | place(TablePartitionBits.PARTS_LOG2, parts_log2))
         except BaseException:
             for buffer in table.own_buffers:
                 self._regions.remove(buffer)
@@ -239,12 +246,14 @@ class Tables:
         write = self._registers.write
         write("TABLE_LAST_ROW", table.rows - 1)
         self._registers.write_wide("TABLE_WEIGHTS", _address(table.buffers[0], table.source))
-        write("TABLE_ROW", table.stride << 16 | table.row_bytes)
+        write("TABLE_ROW", place(TableRowBits.STRIDE, table.stride)
+              | place(TableRowBits.BYTES, table.row_bytes))
         self._registers.write_wide("TABLE_STATE", _address(
             table.buffers[1], table.state_source) if table.state_bytes else 0)
-        write("TABLE_FORMAT", Element[table.element.upper()] << 8 | table.state_bytes)
+        write("TABLE_FORMAT", place(TableFormatBits.TYPE, Element[table.element.upper()])
+              | place(TableFormatBits.STATE_BYTES, table.state_bytes))
         write("TABLE_PARTITION", partition)
-        self._commit(table.number, 1)
+        self._commit(table.number, TableCommitBits.VALID)
 
     def _drop(self, table):
         for buffer in table.own_buffers:

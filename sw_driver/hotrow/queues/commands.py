@@ -9,13 +9,21 @@ from threading import RLock
 from typing import TypeVar
 
 from ..contract.errors import CommandError, DeviceError
-from ..contract.generated import IDENTITY, QUEUE_OF, QUEUES, STATUS_DOC, VERSION, Opcode, Status
+from ..contract.generated import (
+    IDENTITY,
+    QUEUE_OF,
+    QUEUES,
+    STATUS_DOC,
+    VERSION,
+    ControlBits,
+    Opcode,
+    QueueStateBits,
+    Status,
+    StatusBits,
+)
 from ..memory.buffer import Held
 from ..memory.regions import Regions
 from ..memory.registers import (
-    BUSY,
-    READY,
-    SOFT_RESET,
     STOPPED,
     Registers,
     describe_device,
@@ -211,12 +219,13 @@ class Commands:
 
     def _soft_reset(self, timeout):
         """Restart queues, engines and ports, and wait until they are ready."""
-        self.registers.write("CONTROL", SOFT_RESET)
+        self.registers.write("CONTROL", ControlBits.SOFT_RESET)
         deadline = time.monotonic() + timeout
         while True:
             status = self.registers.read("STATUS")
-            busy = any(self.registers.read(f"{name.upper()}_STATE") & BUSY for name in QUEUES)
-            if status & READY and not status & STOPPED and not busy:
+            busy = any(self.registers.read(f"{name.upper()}_STATE") & QueueStateBits.BUSY
+                       for name in QUEUES)
+            if status & StatusBits.READY and not status & STOPPED and not busy:
                 break
             if time.monotonic() > deadline:
                 raise DeviceError(f"the device did not become ready in {timeout:g} s after a "

@@ -11,15 +11,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..contract.errors import DeviceError, TimeoutError, TransportError
-from ..contract.generated import Opcode
+from ..contract.generated import Opcode, QueueControlBits, QueueStateBits
 from ..contract.records import COMMAND, COMPLETION, Record
 from ..memory.buffer import Held
 from ..memory.regions import Regions
 from ..memory.registers import (
-    ENABLE,
-    FAULTED,
     STOPPED,
-    WAITING,
     Registers,
     describe_ports,
     describe_queue,
@@ -95,7 +92,7 @@ class CommandQueue:
         for name, offset in (("COMMANDS", 0), ("COMPLETIONS", self._split)):
             self._registers.write_wide(self._prefix + name, self._ring.packed(offset))
         self._write("ENTRIES", self._entries.bit_length() - 1)
-        self._write("CONTROL", ENABLE)
+        self._write("CONTROL", QueueControlBits.ENABLE)
 
     @property
     def full(self) -> bool:
@@ -229,7 +226,7 @@ class CommandQueue:
         self._outstanding.popleft()
 
     def _look_for_fault(self):
-        if self._read("STATE") & FAULTED and self._fault is None:
+        if self._read("STATE") & QueueStateBits.FAULTED and self._fault is None:
             ports = describe_ports(self._registers.read("STATUS"))
             self.stop(DeviceError(
                 f"{describe_queue(self._registers, self.name)}{ports and '; '}{ports}: recover "
@@ -237,7 +234,7 @@ class CommandQueue:
 
     def _late(self, label, timeout):
         state, status = self._read("STATE"), self._registers.read("STATUS")
-        if state & WAITING:
+        if state & QueueStateBits.WAITING:
             advice = (f"signal the event, or end the wait with "
                       f"Device.abort_wait(queue={self.name!r})")
         elif status & STOPPED:

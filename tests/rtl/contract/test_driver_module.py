@@ -7,7 +7,7 @@ from hotrow.contract import generated, geometry, records
 from hotrow_rtl import config
 from hotrow_rtl.contract import commands, encoding, link_frames, registers
 
-ENUMS = [kind for module in (encoding, link_frames) for kind in vars(module).values()
+ENUMS = [kind for module in (encoding, link_frames, registers) for kind in vars(module).values()
          if isinstance(kind, type) and issubclass(kind, int)
          and kind.__module__ == module.__name__ and hasattr(generated, kind.__name__)]
 
@@ -21,7 +21,8 @@ def test_enumerations(kind):
 def test_every_enumeration_is_there():
     assert {kind.__name__ for kind in ENUMS} == {
         "Status", "Opcode", "Element", "PlanPolicy", "BatchFlag", "PlanFlag", "AllFlag",
-        "GatherFlag", "PoolFlag", "UpdateFlag", "Operation", "LinkStatus"}
+        "GatherFlag", "PoolFlag", "UpdateFlag", "Operation", "LinkStatus",
+        *(each.fields.__name__ for each in registers.REGISTERS.values() if each.fields)}
 
 
 def test_texts_and_tables():

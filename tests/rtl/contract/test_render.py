@@ -3,7 +3,9 @@
 import json
 import shutil
 import subprocess
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,17 @@ def test_every_command_is_described():
         assert set(command.operands) <= set(encoding.OPERANDS), command.opcode.name
 
 
+def test_fields_of_a_register_do_not_overlap():
+    for register in registers.REGISTERS.values():
+        fields = list(register.fields or ())
+        assert sum(fields) == reduce(or_, fields, 0) < 1 << 32, register.name
+        for field in fields:
+            most = registers.extract(field, 0xFFFF_FFFF)
+            assert registers.place(field, most) == field, "the bits of a field are consecutive"
+            assert registers.extract(field, registers.place(field, most - 1)) == most - 1
+            assert registers.extract(field, ~field) == 0
+
+
 def test_json_round_trips():
     what = json.loads(render.render()["contract.json"])
     assert what == render.describe()
@@ -87,6 +100,13 @@ def test_header_matches_the_contract(tmp_path):
     checks = ["#include <cstddef>", '#include "hotrow_contract.h"',
               f"static_assert(HOTROW_IDENTITY == {encoding.IDENTITY});",
               f"static_assert(HOTROW_REG_MOVE_TAIL == {tail.offset});"]
+    for register in registers.REGISTERS.values():
+        for field in register.fields or ():
+            name = f"HOTROW_REG_{register.name}_{field.name}"
+            checks.append(f"static_assert({name}_MASK == {field.value}u);")
+            if registers.shift(field) or field > 1:
+                low = f"{name}_SHIFT" if field.bit_count() > 1 else f"{registers.shift(field)}"
+                checks.append(f"static_assert(({name}_MASK >> {low}) % 2 == 1);")
     for struct, (name, size) in structs:
         checks.append(f"static_assert(sizeof(hotrow_{struct}) == {size});")
         checks.extend(f"static_assert(offsetof(hotrow_{struct}, {field.name}) == {field.offset});"

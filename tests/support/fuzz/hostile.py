@@ -24,11 +24,13 @@ from hotrow_rtl.contract.encoding import (
     Opcode,
     Status,
 )
-from hotrow_rtl.contract.registers import REGISTERS
+from hotrow_rtl.contract.registers import REGISTERS, StatusBits
+from hotrow_rtl.contract.registers import ControlBits as Control
+from hotrow_rtl.contract.registers import QueueControlBits as Queue
+from hotrow_rtl.contract.registers import QueueStateBits as State
 
 from ..bare_host import aligned
 from .commands import ADDRESSES, CommandSource
-from .player import ABORT, BUSY, ENABLE, HALTED, RESUME, SOFT_RESET, WAITING
 from .sessions import Mismatch, command_line, run_sessions
 from .setup import FILL, LISTS, SHORT_REGION, UNREGISTERED, WRITABLE, FuzzHost, make_setup
 from .soak import _rough
@@ -36,7 +38,7 @@ from .soak import _rough
 TINY = preset("tiny")
 ROUNDS, RINGS_LOG2 = 40, 4
 WRITES = 300  # of registers in a round, at most
-FAULTED, MOST_GRADIENTS = 8, 0x3FFF
+MOST_GRADIENTS = 0x3FFF
 STILL = 2_000_000  # cycles without a completion in which a busy queue hangs
 SLICE, LONGEST_SLICE = 200, 6400  # cycles between two looks at the card
 COMMANDS = {"move": ("gather", "scatter", "copy", "fill", "pool", "update"),
@@ -224,14 +226,16 @@ class _Card:
             going = False
             for queue, state in states.items():
                 left = done[queue] != self.host.read(f"{queue}_TAIL")
-                enabled = self.host.read(f"{queue}_CONTROL") & ENABLE
-                if state & WAITING:
-                    self.host.write(f"{queue}_CONTROL", enabled | halt << 1 | ABORT)
-                elif state & HALTED:
-                    self.host.write(f"{queue}_CONTROL", enabled | halt << 1 | RESUME)
-                going |= not state & FAULTED and bool(
-                    state & (BUSY | HALTED | WAITING) or (left and enabled))
-            if not going and self.host.read("STATUS") & 1:
+                enabled = self.host.read(f"{queue}_CONTROL") & Queue.ENABLE
+                kept = enabled | halt * Queue.HALT_ON_ERROR
+                if state & State.WAITING:
+                    self.host.write(f"{queue}_CONTROL", kept | Queue.ABORT)
+                elif state & State.HALTED:
+                    self.host.write(f"{queue}_CONTROL", kept | Queue.RESUME)
+                going |= not state & State.FAULTED and bool(
+                    state & (State.BUSY | State.HALTED | State.WAITING)
+                    or (left and enabled))
+            if not going and self.host.read("STATUS") & StatusBits.READY:
                 return
             since, slice_ = (since + slice_, min(2 * slice_, LONGEST_SLICE)) if done == seen else (
                 0, SLICE)
@@ -247,7 +251,7 @@ class _Card:
             if chaos:
                 continue
             count = self.host.read(f"{queue}_COMPLETED")
-            faulted = self.host.read(f"{queue}_STATE") & FAULTED
+            faulted = self.host.read(f"{queue}_STATE") & State.FAULTED
             assert faulted or count == len(submitted), f"{queue}: {count} completions"
             for number in range(count):
                 found = self.host.completion(queue, number + 1)
@@ -272,7 +276,7 @@ class _Card:
     def _recover(self):
         """A soft reset, the registers as at the start, and a sound command on each queue."""
         host, self.batch = self.host, 0
-        host.write("CONTROL", SOFT_RESET)
+        host.write("CONTROL", Control.SOFT_RESET)
         host.await_ready()
         host.write("TIMEOUT", 0)
         host.write("FAULT", 0xFFFF_FFFF)

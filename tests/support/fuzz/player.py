@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from hotrow_rtl.contract.encoding import QUEUES
+from hotrow_rtl.contract.registers import ControlBits as Control
+from hotrow_rtl.contract.registers import QueueControlBits as Queue
+from hotrow_rtl.contract.registers import QueueStateBits as State
 
 from ..bare_host import PATIENCE
 from .setup import FILL, LISTS, RESULTS
 
-BUSY, HALTED, WAITING = 1, 2, 4
-ENABLE, HALT_ON_ERROR, ABORT, RESUME = 1, 2, 4, 8
-SOFT_RESET = 1
 STEP = 0.02  # seconds to wait before polling the other queue
 STILL = 20_000  # cycles without a completion, after `PATIENCE`, that count as a hang
 WATCHED = ("TAIL", "HEAD", "COMPLETED", "STATE", "CONTROL")
@@ -51,13 +51,13 @@ def play(host, round_):
     host.buffers[LISTS][:] = round_.lists
     host.buffers[RESULTS][:] = FILL
     if round_.soft_reset:
-        host.write("CONTROL", SOFT_RESET)
+        host.write("CONTROL", Control.SOFT_RESET)
         host.await_ready()
     for queue in QUEUES:
         if round_.restart[queue] or round_.soft_reset:
             host.enable(queue, round_.halt[queue])
         else:
-            host.write(f"{queue}_CONTROL", ENABLE | HALT_ON_ERROR * round_.halt[queue])
+            host.write(f"{queue}_CONTROL", Queue.ENABLE | Queue.HALT_ON_ERROR * round_.halt[queue])
     first = dict(host.tail)
     if round_.retires is not None:
         host.write("PLAN_RETIRED", round_.retires)
@@ -110,7 +110,7 @@ def differences(one, other):
 
 def _drain(host, round_, first, halts):
     """Wait for both queues; resume halted queues and abort WAITs without a SIGNAL."""
-    control = {queue: ENABLE | HALT_ON_ERROR * round_.halt[queue] for queue in QUEUES}
+    control = {queue: Queue.ENABLE | Queue.HALT_ON_ERROR * round_.halt[queue] for queue in QUEUES}
     before = None
     while True:
         unfinished, seen = 0, {}
@@ -118,12 +118,12 @@ def _drain(host, round_, first, halts):
             state = host.read(f"{queue}_STATE")  # before COMPLETED, which is stable after a halt
             seen[queue] = completed = host.read(f"{queue}_COMPLETED")
             position = completed - first[queue]
-            if state & 0xFF == HALTED:
+            if state & 0xFF == State.HALTED:
                 halts[queue].append(position)
-                host.write(f"{queue}_CONTROL", control[queue] | RESUME)
-            elif state & WAITING and position in round_.aborts[queue]:
-                host.write(f"{queue}_CONTROL", control[queue] | ABORT)
-            if completed != host.tail[queue] or state & (BUSY | HALTED):
+                host.write(f"{queue}_CONTROL", control[queue] | Queue.RESUME)
+            elif state & State.WAITING and position in round_.aborts[queue]:
+                host.write(f"{queue}_CONTROL", control[queue] | Queue.ABORT)
+            if completed != host.tail[queue] or state & (State.BUSY | State.HALTED):
                 unfinished += 1
                 host.transport.wait(number, completed, STEP)
         if not unfinished:

@@ -5,8 +5,7 @@ import time
 import numpy as np
 
 from ...contract.errors import TransportError
-from ...contract.generated import QUEUES, REGISTERS, Operation
-from ...memory.registers import ENABLE
+from ...contract.generated import QUEUES, REGISTERS, Operation, QueueControlBits
 from .card_memory import CardMemory
 from .session import Session
 
@@ -78,7 +77,7 @@ class LinkTransport:
             self._open()
             self.memory.push(alone=self._submitted == self._completed)
             self._submitted[queue] = value
-        elif (queue := _CONTROLS.get(offset)) and not value & ENABLE:
+        elif (queue := _CONTROLS.get(offset)) and not value & QueueControlBits.ENABLE:
             self._submitted[queue] = self._completed[queue] = 0  # an enabled queue starts at 0
         self._request(Operation.WRITE_REGISTER, offset, payload=value.to_bytes(4, "little"))
 
