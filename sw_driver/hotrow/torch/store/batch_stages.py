@@ -103,7 +103,7 @@ class BatchStages:
             tables, counts = self._slot_map.features(flight.request.bags)
             self._statistics.planned(tables, counts, placement, flight.transfers,
                                      fetched=self._cold is None)
-            self._statistics.link_bytes += (
+            self._statistics.sent(
                 flight.batch.ids.nbytes + _SLOT_BYTES * len(placement.slots)
                 + _ENTRY_BYTES * (len(placement.fills) + len(placement.evictions)))
 

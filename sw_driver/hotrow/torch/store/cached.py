@@ -307,7 +307,7 @@ class CachedStore(Store):
         if request.bags.lookups:
             batch = request.bags.device_batch(self.slot_map.registered)
             self.device.observe(batch)
-            self.statistics.link_bytes += batch.ids.nbytes
+            self.statistics.sent(batch.ids.nbytes)
 
     def hottest(self, limit, decay=0):
         if decay:

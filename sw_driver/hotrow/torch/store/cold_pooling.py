@@ -77,7 +77,7 @@ class ColdPooling:
             transfer.pooling = self._device.pool_async(rows, lengths), used
         first = (lengths.cumsum(0) - lengths).numpy()
         self._count_bags(segment.group, rows.table[first])
-        self._statistics.link_bytes += (
+        self._statistics.sent(
             _ENTRY_BYTES * len(rows) + (_LENGTH_BYTES + _NUMBER_BYTES) * len(used))
 
     def finish(self, transfer):
@@ -99,7 +99,7 @@ class ColdPooling:
                             eps=getattr(rule, "eps", 0.0), slots=staged.bags)
         used = np.unique(staged.bags.numpy(), return_index=True)[1]
         self._count_bags(group, rows.table[used])
-        self._statistics.link_bytes += (_ENTRY_BYTES + _NUMBER_BYTES + _LENGTH_BYTES) * len(rows)
+        self._statistics.sent((_ENTRY_BYTES + _NUMBER_BYTES + _LENGTH_BYTES) * len(rows))
 
     def close(self):
         for buffer in (*self._sums, *self._gradients):

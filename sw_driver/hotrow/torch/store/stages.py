@@ -49,7 +49,7 @@ class Stages:
     seconds : list of float
         Time that each stage took.
     waited : float
-        Seconds inside `wait`, without the stages that ran on its thread.
+        Seconds inside `wait`, those of stages that ran on its thread included.
     clock : callable
         Returns seconds.
     """
@@ -61,11 +61,11 @@ class Stages:
         self._at = {stage.name: at for at, stage in enumerate(self.stages)}
         self.clock = time.perf_counter
         self.lock = threading.RLock()
-        self._changed, self._asleep = threading.Condition(self.lock), 0
+        self._bell = _Bell(self.lock)
         self._busy = [False] * len(stages)
         self._failure, self._threads, self._stopping = None, [], False
         if workers:
-            atexit.register(_stop, weakref.ref(self))
+            _OPEN.add(self)
 
     def choose(self, ready):
         """Choose one of the stages that can run, an iterator: the first, which brings a batch
@@ -89,10 +89,11 @@ class Stages:
             self._raise_failure()
             if self._threads or not self.workers:
                 return
-        with _deferred_interrupt() as pending:
+        with deferred_interrupt() as pending:
             self._stopping = False
-            self._threads = [threading.Thread(target=self._work, daemon=True)
-                             for _ in range(self.workers)]
+            self._threads = [threading.Thread(
+                target=_work, args=(weakref.ref(self), self._bell), daemon=True)
+                for _ in range(self.workers)]
             for thread in self._threads:
                 thread.start()
         for handler, arguments in pending:
@@ -109,8 +110,7 @@ class Stages:
 
     def wake(self):
         """Make idle threads evaluate `can_run` again; the caller holds the lock."""
-        if self._asleep:
-            self._changed.notify_all()
+        self._bell.ring()
 
     def wait(self, reached, what):
         """Return once `reached()` is true.
@@ -121,21 +121,21 @@ class Stages:
             No stage can run, so that `what` is never reached. An exception of a stage is raised
             as it is.
         """
-        started, within, done = self.clock(), 0.0, False
+        started, done = self.clock(), False
         try:
             while not done:
                 # An interrupt waits until the stage that this thread runs has ended.
                 deferral: AbstractContextManager[list] = (
-                    nullcontext([]) if self._threads else _deferred_interrupt())
+                    nullcontext([]) if self._threads else deferred_interrupt())
                 with deferral as pending:
                     while not done and not pending:
                         done, stage = self._next(reached, what)
                         if stage >= 0:
-                            within += self._run(stage)
+                            self._run(stage)
                 for handler, arguments in pending:
                     handler(*arguments)
         finally:
-            self.waited += self.clock() - started - within
+            self.waited += self.clock() - started
 
     def _next(self, reached, what):
         """Whether `reached()`; else a claimed stage, or -1 after a wait."""
@@ -148,7 +148,7 @@ class Stages:
                 if not any(self._busy) and not any(True for _ in self._ready()):
                     raise Error(f"no stage can run, and {what} is not reached")
                 self.wake()
-                self._sleep()
+                self._bell.sleep(self._bell.rung)
             return False, stage
 
     def _ready(self):
@@ -165,15 +165,8 @@ class Stages:
             self._busy[at] = True
         return at
 
-    def _sleep(self):
-        self._asleep += 1
-        try:
-            self._changed.wait(_POLL_S)
-        finally:
-            self._asleep -= 1
-
     def _run(self, at):
-        """Run a claimed stage; return the seconds that it took."""
+        """Run a claimed stage."""
         stage, number = self.stages[at], self.done[at]
         started = self.clock()
         try:
@@ -185,36 +178,71 @@ class Stages:
                 self._failure, self._busy[at] = error, False
                 self.wake()
             raise
-        took = self.clock() - started
         with self.lock:
-            self.seconds[at] += took
+            self.seconds[at] += self.clock() - started
             self.done[at] += 1
             self._busy[at] = False
             self.wake()
-        return took
 
-    def _work(self):
-        while True:
-            with self.lock:
-                at = -1
-                while at < 0:
-                    if self._stopping or self._failure is not None:
-                        return
-                    at = self._claim()
-                    if at < 0:
-                        self._sleep()
-            try:
-                self._run(at)
-            except BaseException:  # `_run` keeps it, and `wait` raises it
-                return
+    def _serve(self):
+        """Run a stage that can run, on a thread of the stages: whether the thread goes on, and how
+        often the bell had rung if no stage could run, else None."""
+        with self.lock:
+            if self._stopping or self._failure is not None:
+                return False, None
+            at = self._claim()
+            if at < 0:
+                return True, self._bell.rung
+        try:
+            self._run(at)
+        except BaseException:  # `_run` keeps it, and `wait` raises it
+            return False, None
+        return True, None
 
     def _raise_failure(self):
         if self._failure is not None:
             raise self._failure
 
 
+class _Bell:
+    """Wakes idle threads, which hold it instead of their stages; `rung` counts the calls."""
+
+    def __init__(self, lock):
+        self.rung, self._asleep, self._changed = 0, 0, threading.Condition(lock)
+
+    def ring(self):
+        """Wake the threads; the caller holds the lock."""
+        self.rung += 1
+        if self._asleep:
+            self._changed.notify_all()
+
+    def sleep(self, rung):
+        """Return once the bell has rung more often than `rung` times, or after a while."""
+        with self._changed:
+            if self.rung == rung:
+                self._asleep += 1
+                try:
+                    self._changed.wait(_POLL_S)
+                finally:
+                    self._asleep -= 1
+
+
+def _work(reference, bell):
+    """Serve stages until they end, or until nobody uses them any more.
+
+    An idle thread has no reference to them: they hold the memory of a collection.
+    """
+    while (stages := reference()) is not None:
+        goes_on, rung = stages._serve()
+        del stages
+        if not goes_on:
+            return
+        if rung is not None:
+            bell.sleep(rung)
+
+
 @contextmanager
-def _deferred_interrupt():
+def deferred_interrupt():
     """Keep a first SIGINT in a list of (handler, arguments), so that a stage runs to its end.
 
     A second SIGINT reaches its handler at once.
@@ -239,7 +267,11 @@ def _deferred_interrupt():
         _set_handler(signal.SIGINT, handler)
 
 
-def _stop(stages):
+_OPEN: weakref.WeakSet[Stages] = weakref.WeakSet()  # stages with threads
+
+
+@atexit.register
+def _stop():
     """End the threads of a program that ends: at exit a thread inside PyTorch would abort it."""
-    if stages() is not None:
-        stages().stop()
+    for stages in tuple(_OPEN):
+        stages.stop()

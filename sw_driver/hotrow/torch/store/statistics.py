@@ -1,5 +1,7 @@
 """Counts of a cache, table by table."""
 
+import threading
+
 import numpy as np
 
 from ...kernels.listing import HitCounter
@@ -8,7 +10,7 @@ FIELDS = ("lookups", "hits", "fills", "evictions", "bypasses", "rows_moved")
 
 
 class CacheStatistics:
-    """Counts of each table's lookups and rows.
+    """Counts of each table's lookups and rows, which any thread may change and read.
 
     Parameters
     ----------
@@ -28,7 +30,7 @@ class CacheStatistics:
         self._names = tuple(names)
         self._counts = {name: np.zeros(len(self._names), np.int64) for name in FIELDS}
         self.hits = self.link_bytes = 0
-        self._counter = HitCounter(slots)
+        self._counter, self._lock = HitCounter(slots), threading.Lock()
         # By feature of the last batches, for the tables of each.
         self._features = self._lookups = self._hits = np.empty(0, np.int64)
 
@@ -44,21 +46,22 @@ class CacheStatistics:
         fetched : bool
             False if bypassed rows stay in the tables.
         """
-        self.hits += placement.hits
-        if tables is not self._features:
-            self._settle()
-            self._features = tables
-            self._lookups, self._hits = np.zeros((2, len(tables)), np.int64)
-        self._lookups += counts
-        self._counter.count(placement.slots, counts, placement.fills.slots, self._hits)
-        for each in transfers:
-            if len(each.victims):
-                self._counts["evictions"] += each.victims.with_slot
-            if fetched:
-                self._counts["fills"] += each.fills.with_slot
-                if each.fills.bypassed:
-                    self._counts["fills"] += each.fills.without_slot
-                    self._counts["bypasses"] += each.fills.without_slot
+        with self._lock:
+            self.hits += placement.hits
+            if tables is not self._features:
+                self._settle()
+                self._features = tables
+                self._lookups, self._hits = np.zeros((2, len(tables)), np.int64)
+            self._lookups += counts
+            self._counter.count(placement.slots, counts, placement.fills.slots, self._hits)
+            for each in transfers:
+                if len(each.victims):
+                    self._counts["evictions"] += each.victims.with_slot
+                if fetched:
+                    self._counts["fills"] += each.fills.with_slot
+                    if each.fills.bypassed:
+                        self._counts["fills"] += each.fills.without_slot
+                        self._counts["bypasses"] += each.fills.without_slot
 
     def _settle(self):
         """Add the counts of features to those of their tables."""
@@ -68,23 +71,31 @@ class CacheStatistics:
 
     def moved(self, counts, row_bytes, rows=None):
         """Count rows int64[tables] that crossed the link, `rows` in all."""
-        self._counts["rows_moved"] += counts
-        self.link_bytes += (int(counts.sum()) if rows is None else rows) * row_bytes
+        with self._lock:
+            self._counts["rows_moved"] += counts
+            self.link_bytes += (int(counts.sum()) if rows is None else rows) * row_bytes
+
+    def sent(self, count):
+        """Count bytes beside rows that crossed the link."""
+        with self._lock:
+            self.link_bytes += count
 
     @property
     def total(self):
         """Of all tables: dict of `FIELDS` and `link_bytes`."""
-        self._settle()
-        return {**{name: int(counts.sum()) for name, counts in self._counts.items()},
-                "hits": self.hits, "link_bytes": self.link_bytes}
+        with self._lock:
+            self._settle()
+            return {**{name: int(counts.sum()) for name, counts in self._counts.items()},
+                    "hits": self.hits, "link_bytes": self.link_bytes}
 
     @property
     def by_table(self):
         """Dict by name of dicts of `FIELDS` and `misses`; here a hit is a lookup whose row had a
         slot before its batch."""
-        self._settle()
-        found = {}
-        for index, name in enumerate(self._names):
-            found[name] = {field: int(counts[index]) for field, counts in self._counts.items()}
-            found[name]["misses"] = found[name]["lookups"] - found[name]["hits"]
+        with self._lock:
+            self._settle()
+            found = {name: {field: int(counts[index]) for field, counts in self._counts.items()}
+                     for index, name in enumerate(self._names)}
+        for counts in found.values():
+            counts["misses"] = counts["lookups"] - counts["hits"]
         return found
