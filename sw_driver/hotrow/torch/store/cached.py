@@ -1,11 +1,12 @@
 """Rows in slots of the trainer's memory, which a device fills before their batch trains."""
 
 import threading
+import warnings
 
 import numpy as np
 import torch
 
-from ...contract.errors import Error
+from ...contract.errors import DeviceError, Error, HostWriteError, TransportError
 from ...contract.generated import NO_SLOT
 from ...device import Device
 from ...kernels.updating import update_rows
@@ -21,6 +22,7 @@ from .host_tables import HostTables
 from .in_flight import BatchInFlight, BatchWindow
 from .micro_batches import MicroBatches
 from .slot_map import SlotMap
+from .stages import deferred_interrupt, deliver
 from .statistics import CacheStatistics
 
 _CHUNK = 1 << 16  # rows per fetch of slots that are filled between batches
@@ -83,6 +85,7 @@ class CachedStore(Store):
             self.window, policy, self.slot_map, self.host, self.statistics, self.slot_memory,
             self.lock, depth, look_ahead, workers, before, self.cold)
         self.stages = self.batch_stages.stages
+        self._flushed = 0  # batches that had trained at the last flush
         self._copied: list[tuple[Request, PendingBackward]] = []  # batches without slots
         self.micro_batches = MicroBatches(self.window, self.stages, self.slot_map,
                                           self.slot_memory, self.lock)
@@ -164,16 +167,27 @@ class CachedStore(Store):
             # A planned batch has changed the directory and runs to its end; the others are dropped.
             self.window.abandoning = True
             kept, dropped = self.batch_stages.withdraw()
+        failure = None
         try:
             self.stages.wait(lambda: self.stages.through("insert") == kept, "an orderly end")
-        finally:
-            self.stages.stop()
-            self.window.abandoning = False
+        except BaseException as error:
+            failure = error
+        self.stages.stop()
+        self.window.abandoning = False
+        try:
             for flight in dropped:
                 flight.release()
+        except Error as error:  # of a device that does not answer
+            failure = failure or error
         self.batch_stages.forget_marks(kept)
         while self.waiting:
             self.window.take()
+        if failure is not None:
+            try:
+                self.flush()
+            except Exception as lost:
+                raise lost from failure
+            raise failure
 
     def _check_size(self, bags, batch):
         geometry, number = self.device.geometry, self.window.submitted
@@ -240,8 +254,7 @@ class CachedStore(Store):
         rows = self.host.fetch(group, flat)
         if finite is None or bool(finite):
             update_rows(rows.weights, torch.arange(len(flat)), sums.cpu(), rule, rows.state, keys)
-        self.host.write(group, flat, rows)
-        self.host.give_back(group, rows)
+        self.host.write_after(None, group, flat, rows)
         self.host.count_moved(group, 2 * self.slot_map.counts(group, flat))
 
     def _trains_one_copy(self, group, batches):
@@ -282,13 +295,40 @@ class CachedStore(Store):
         return rows
 
     def flush(self):
-        with self.lock:
-            self.host.land()
-            for group, storage in enumerate(self.storages):
-                for flat, slots in storage.chunks(dirty=True):
-                    self._write_back(group, flat, slots)
-            if not self.closed:
-                self.device.flush()
+        with deferred_interrupt() as pending, self.lock:
+            try:
+                self.host.land()
+                self._write_all_back(self.host.write)
+                if not self.closed:
+                    self.device.flush()
+                    self._flushed = self.window.finished
+            except HostWriteError:
+                raise
+            except BaseException as error:
+                self._flush_directly(error)
+                if not isinstance(error, Exception):
+                    raise
+        deliver(pending)
+
+    def _flush_directly(self, error):
+        """Write trained rows to the tables without the device, which did not."""
+        self.host.land_directly()
+        self._write_all_back(self.host.write_directly)
+        if self.device.reaches_host:
+            warnings.warn(f"the device did not write trained rows to the tables ({error}): the "
+                          f"host has written them, and none is lost", stacklevel=4)
+            return
+        names = ", ".join(repr(name) for name in self.slot_map.names)
+        raise TransportError(
+            f"{error}; rows of {names} that left their slots after batch {self._flushed - 1} and "
+            f"up to batch {self.window.finished - 1} are on the card alone, and the tables have "
+            f"their values of the last flush(); all other rows are up to date") from error
+
+    def _write_all_back(self, write):
+        """Write the rows that were trained in slots to the tables."""
+        for group, storage in enumerate(self.storages):
+            for flat, slots in storage.chunks(dirty=True):
+                self._write_back(group, flat, slots, write)
 
     def upload(self):
         if not self.closed:
@@ -354,7 +394,7 @@ class CachedStore(Store):
             leaving = resident[~torch.isin(resident, wanted)]
             _, slots = storage.find(leaving)
             trained = storage.dirty[slots]
-            self._write_back(group, leaving[trained], slots[trained])
+            self._write_back(group, leaving[trained], slots[trained], self.host.write)
             if len(leaving):
                 self.device.remove(self.slot_map.listed(group, leaving))
                 storage.clear(slots)
@@ -386,8 +426,16 @@ class CachedStore(Store):
     def apply_bags(self, group, staged, rule):
         if self.cold is None:
             super().apply_bags(group, staged, rule)
-        else:
+            return
+        try:
             self.cold.apply(group, staged, rule)
+        except Exception as error:
+            rows = self.groups[group].tables.locate(staged.rows.unique())
+            names = [self.groups[group].configs[table].name for table in np.unique(rows.table)]
+            raise DeviceError(
+                f"{error}; the step of batch {self.window.next - 1} reached its rows in slots, and "
+                f"perhaps not its {len(rows)} rows without a slot, of {', '.join(map(repr, names))}"
+            ) from error
 
     def memory(self):
         with self.stages.lock, self.lock:
@@ -422,27 +470,37 @@ class CachedStore(Store):
                 self.device.close()
 
     def _give_back(self):
-        """Write back, and leave the device without the collection's tables."""
-        registered = self.slot_map.registered
-        if not registered:
+        """Write back, and leave the device without the collection's tables, as far as it answers;
+        then raise the first error."""
+        if self.closed:
             return
-        self.abandon()
-        self.flush()
+        failure = None
+        for step in (self.abandon, self.flush, self._leave_device):
+            try:
+                step()
+            except BaseException as error:
+                failure = failure or error
+        self.slot_map.registered.clear()
+        if failure is not None:
+            raise failure
+
+    def _leave_device(self):
+        registered = self.slot_map.registered
         self.slot_memory.synchronize_all()
         self.policy.clear()
         self.host.close()
         if self.cold is not None:
             self.cold.close()
         for number in list(registered):
-            self.device.unregister_table(registered.pop(number))
+            self.device.unregister_table(registered[number])
         for buffer in self.slot_map.buffers:
             self.device.unregister(buffer)
 
-    def _write_back(self, group, flat, slots):
+    def _write_back(self, group, flat, slots, write):
         """Write the rows of slots to the tables."""
         if len(flat):
             storage = self.storages[group]
-            self.host.write(group, flat, self._read_slots(storage, slots))
+            write(group, flat, self._read_slots(storage, slots))
             storage.dirty[slots] = False
             self.host.count_moved(group, self.slot_map.counts(group, flat))
 

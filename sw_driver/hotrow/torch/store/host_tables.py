@@ -48,20 +48,33 @@ class HostTables:
 
     def write_after(self, event, group, flat, rows):
         """Write Rows of `staging` that are in host memory after an event; every later call waits
-        for that."""
+        for that, and raises the device's error if there is one."""
         with self._lock:
             self._delayed.append((event, group, flat, rows))
         if not self._memory.asynchronous:
-            self.land()
+            with suppress(Exception):  # the optimizer's step goes on, and the next call raises it
+                self.land()
 
     def land(self):
-        """Carry out the writes of `write_after`."""
+        """Carry out the writes of `write_after`; those that failed stay."""
+        self._land(self._write)
+
+    def land_directly(self):
+        """Carry out the writes of `write_after` without the device."""
+        self._land(self.write_directly)
+
+    def _land(self, write):
         with self._lock:
             while self._delayed:
-                event, group, flat, rows = self._delayed.popleft()
+                event, group, flat, rows = self._delayed[0]
                 self._memory.synchronize(event)
-                self._write(group, flat, rows)
+                write(group, flat, rows)
+                self._delayed.popleft()
                 self.give_back(group, rows)
+
+    def write_directly(self, group, flat, rows):
+        """Write Rows to the tables in host memory, without the device."""
+        self._groups[group].tables.rows.put(flat, rows)
 
     def give_back(self, group, rows):
         """Let Rows of `staging`, or None, be used again."""

@@ -96,8 +96,7 @@ class Stages:
                 for _ in range(self.workers)]
             for thread in self._threads:
                 thread.start()
-        for handler, arguments in pending:
-            handler(*arguments)
+        deliver(pending)
 
     def stop(self):
         """End the threads, each after its current stage."""
@@ -132,8 +131,7 @@ class Stages:
                         done, stage = self._next(reached, what)
                         if stage >= 0:
                             self._run(stage)
-                for handler, arguments in pending:
-                    handler(*arguments)
+                deliver(pending)
         finally:
             self.waited += self.clock() - started
 
@@ -265,6 +263,12 @@ def deferred_interrupt():
         yield pending
     finally:
         _set_handler(signal.SIGINT, handler)
+
+
+def deliver(pending):
+    """Call the handlers of interrupts that `deferred_interrupt` kept."""
+    for handler, arguments in pending:
+        handler(*arguments)
 
 
 _OPEN: weakref.WeakSet[Stages] = weakref.WeakSet()  # stages with threads

@@ -1,0 +1,72 @@
+"""Threads and memory of a collection that nobody uses, and statistics that others read."""
+
+import gc
+import sys
+import threading
+import time
+import weakref
+
+import pytest
+import torch
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+
+
+def used(workers):
+    """References to the slots and tables of a collection that trained and was not closed."""
+    collection = HotEmbeddingBagCollection([TableConfig("t", 2000, 16)], "model", "scratchpipe",
+                                           preset="tiny", workers=workers, seed=0)
+    collection(torch.arange(16).view(16, 1)).sum().backward()
+    collection.optimizer.step()
+    return weakref.ref(collection.store.storages[0]), weakref.ref(collection.store.groups[0])
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_a_collection_that_nobody_closes_gives_everything_back(workers):
+    before = threading.active_count()
+    held = used(workers)
+    for _ in range(200):
+        gc.collect()
+        if threading.active_count() <= before and not any(each() for each in held):
+            return
+        time.sleep(0.05)
+    pytest.fail(f"{threading.active_count() - before} threads, "
+                f"{[each() is not None for each in held]} slots and tables are left")
+
+
+def test_statistics_are_read_while_workers_plan():
+    """Every lookup is counted once, whoever reads."""
+    interval, done = sys.getswitchinterval(), threading.Event()
+    tables, rows, count = 32, 500, 20
+    generator = torch.Generator().manual_seed(0)
+    batches = [(rows * torch.rand(32, tables, generator=generator) ** 3).long()
+               for _ in range(count)]
+    seen, hits = torch.zeros(tables, rows, dtype=torch.bool), 0
+    for ids in batches:  # a hit is a lookup of a row that an earlier batch brought
+        table = torch.arange(tables).expand(32, tables)
+        hits += int(seen[table, ids].sum())
+        seen[table, ids] = True
+    collection = HotEmbeddingBagCollection(
+        [TableConfig(f"t{number}", rows, 4) for number in range(tables)], "model", "scratchpipe",
+        preset="alveo-u55c", workers=2, seed=0)
+
+    def read():
+        while not done.is_set():
+            collection.table_statistics, collection.statistics  # noqa: B018
+
+    reader = threading.Thread(target=read)
+    sys.setswitchinterval(1e-5)
+    try:
+        reader.start()
+        for number, ids in enumerate(batches):
+            for coming in batches[number + collection.store.waiting:number + 4]:
+                collection.prefetch(coming)
+            collection(ids).sum().backward()
+            collection.optimizer.step()
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        reader.join()
+    found = collection.table_statistics.values()
+    collection.close()
+    assert sum(each["lookups"] for each in found) == count * 32 * tables
+    assert sum(each["hits"] for each in found) == hits
