@@ -92,7 +92,8 @@ def test_traceback_on_request(install, monkeypatch):
 
 
 @pytest.mark.parametrize("arguments, text", [
-    ([], "required: COMMAND"), (["gone"], "invalid choice: 'gone' (choose from"),
+    (["go", "--wrong"], "unrecognized arguments: --wrong (see hotrow go --help)"),
+    (["goo"], "did you mean 'go'?"), (["gone"], "invalid choice: 'gone' (choose from"),
     (["go", "--count", "x"], "argument --count: invalid int value: 'x' (see hotrow go --help)"),
     (["go", "--what"], "unrecognized arguments: --what"),
 ])
@@ -101,6 +102,12 @@ def test_wrong_arguments(install, capsys, arguments, text):
     assert cli.main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("hotrow: error: ") and text in err and err.count("\n") == 1
+
+
+def test_no_command_shows_the_help(install, capsys):
+    install(subcommand("go", None))
+    assert cli.main([]) == 0
+    assert "help of go" in capsys.readouterr().out
 
 
 def test_a_command_whose_extra_is_missing(install, capsys):

@@ -112,7 +112,7 @@ def test_wrong_columns(log, changes, message):
 
 @pytest.mark.parametrize("cell, message", [
     ("-4", "an id cannot be negative, not '-4'"),
-    ("", "expected an id, the cell is empty, not nothing"),
+    ("", "expected an id, the cell is empty"),
     ("4294967296", "an id is at most 4294967295, unless --hash-rows N hashes the ids, not"),
     ("99999999999999999999", "expected an integer, not '99999999999999999999'"),
     ("1e3", "expected an integer, not '1e3'"),
@@ -135,6 +135,40 @@ def test_wrong_files(tmp_path, content, message):
     with pytest.raises(TraceError, match=message) as refusal:
         open_log(str(path))
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["user;price\n7;0.5\n9;1.5\n", "user,price\n7.0,0.5\n9.00,1.5\n",
+                                  'user;price\n"7";0.5\n9;1.5\n'],
+                         ids=["semicolons", "ids with a point", "quoted"])
+def test_forms_of_a_text(tmp_path, text):
+    path = tmp_path / "log.csv"
+    path.write_text(text)
+    samples = open_trace(str(path), ["user"], dense=["price"]).batch(0, 2)
+    assert samples.ids.ravel().tolist() == [7, 9] and samples.dense.ravel().tolist() != [0, 0]
+
+
+def test_parquet(tmp_path):
+    path = tmp_path / "log"
+    polars.DataFrame({"user": [7, 9], "price": [0.5, 1.5]}).write_parquet(path)
+    assert open_trace(str(path), ["user"], dense=["price"]).batch(0, 2).ids.ravel().tolist() == [7, 9]
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"user\0price\n1\0" + b"2\n", "is no text"), (b"PAR1 and no more", "no table of columns"),
+    (bytes(range(128, 256)) * 9, "no table of columns"), (None, "is a folder: name a file in it")],
+    ids=["zeros", "damaged Parquet", "no UTF-8", "folder"])
+def test_what_is_no_table(tmp_path, content, message):
+    path = tmp_path / "log"
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(TraceError, match=message):
+        open_trace(str(path), ["user"])
+
+
+@pytest.mark.parametrize("spec, meant", [("sampel", "sample"), ("zipff:1", "zipf"),
+                                         ("critoe:log.tsv", "criteo")])
+def test_a_name_with_a_slip(spec, meant):
+    with pytest.raises(TraceError, match=f"did you mean {meant}"):
+        open_trace(spec)
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -2,8 +2,11 @@
 
 import argparse
 import os
+import re
 import sys
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, entry_points, version
+from itertools import takewhile
 
 from .. import __version__
 from ..contract.errors import Error
@@ -34,7 +37,10 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **{"formatter_class": Help} | named)
 
     def error(self, message):
-        self.exit(USER_ERROR, f"hotrow: error: {message} (see {self.prog} --help)\n")
+        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        close = wrong and get_close_matches(wrong[1], re.findall(r"'(.*?)'", wrong[2]), 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        self.exit(USER_ERROR, f"hotrow: error: {message}{hint} (see {self.prog} --help)\n")
 
 
 def commands() -> dict:
@@ -72,7 +78,7 @@ def _run(arguments) -> int:
     parser = Parser(prog="hotrow", description="Open FPGA accelerator for training recommendation "
                     "models: simulate it, train with it, generate its Verilog.")
     parser.add_argument("--version", action="version", version=f"hotrow {_version()}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     completing = "_ARGCOMPLETE" in os.environ  # set by the shell, with the line typed so far
     if completing:
         arguments = os.environ.get("COMP_LINE", "").split()[1:]
@@ -89,7 +95,14 @@ def _run(arguments) -> int:
         from argcomplete import autocomplete  # of the extra 'completion'
 
         autocomplete(parser)  # which ends the process
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        named = list(takewhile(lambda word: not word.startswith("-"), arguments))
+        parser.prog = " ".join(("hotrow", *named[:1 + (chosen == "bench")]))
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if chosen is None:
+        parser.print_help()
+        return 0
     return options.run(options) or 0
 
 

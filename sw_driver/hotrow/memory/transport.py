@@ -62,6 +62,21 @@ def transports() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in sorted(entry_points(group=GROUP))}
 
 
+def find_transport(spec: str) -> EntryPoint:
+    """The entry point of the transport that `spec` names.
+
+    Raises
+    ------
+    TransportError
+        Naming the transports that are installed.
+    """
+    name, found = str(spec).partition(":")[0], transports()
+    if name not in found:
+        raise TransportError(f"unknown transport {name!r}: expected one of those installed, "
+                             f"{', '.join(found) or 'of which there are none'}")
+    return found[name]
+
+
 def open_transport(spec: str, **options: Any) -> Transport:
     """Open the transport that `spec` names.
 
@@ -77,15 +92,12 @@ def open_transport(spec: str, **options: Any) -> Transport:
     TransportError
         If there is no such transport, something it needs is not installed, or it refuses.
     """
+    entry = find_transport(spec)
     name, _, address = str(spec).partition(":")
-    found = transports()
-    if name not in found:
-        raise TransportError(f"unknown transport {name!r}: expected one of those installed, "
-                             f"{', '.join(found) or 'of which there are none'}")
     if address:
         options["address"] = address
     try:
-        factory = found[name].load()
+        factory = entry.load()
     except ModuleNotFoundError as missing:
         raise TransportError(f"transport {name!r} {advice(missing)}") from missing
     try:

@@ -13,14 +13,14 @@ LARGEST_ID, LARGEST_HASHED = 2**32 - 1, 2**63 - 1
 
 
 def read_text(path, header):
-    """All cells of a tab- or comma-separated file as text.
+    """All cells of a file separated by tabs, commas or semicolons, or of Parquet, as text.
 
     Parameters
     ----------
     path : str or Path
-        Plain or gzip.
+        Plain or gzip; Parquet as it is.
     header : bool
-        Whether the first line names the columns.
+        Whether the first line of a text names the columns.
 
     Returns
     -------
@@ -32,19 +32,28 @@ def read_text(path, header):
     except ModuleNotFoundError as missing:
         raise TraceError(f"reading a trace file {advice(missing)}") from missing
     path = Path(path)
+    if path.is_dir():
+        raise TraceError(f"{path} is a folder: name a file in it")
     if not path.is_file():
         raise TraceError(f"no trace file {path}")
     try:
-        commas = b"," in (first := _first_line(path)) and b"\t" not in first
-        frame = polars.read_csv(path, separator="," if commas else "\t", has_header=header,
-                                infer_schema=False, quote_char='"' if commas else None)
+        if (first := _first_line(path)).startswith(b"PAR1"):
+            frame = polars.read_parquet(path).cast(polars.String)
+        else:
+            if b"\0" in first:
+                raise TraceError(f"{path} is no text: expected columns separated by tabs, commas "
+                                 "or semicolons, or Parquet")
+            separator = next(filter(first.decode().count, "\t;,"), "\t")
+            frame = polars.read_csv(path, separator=separator, has_header=header,
+                                    infer_schema=False,
+                                    quote_char=None if separator == "\t" else '"')
     except polars.exceptions.NoDataError:
         raise TraceError(f"{path} is empty") from None
     except (polars.exceptions.PolarsError, OSError, EOFError, zlib.error,
             UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
-        raise TraceError(f"{path} is no table of columns separated by tabs or commas: "
-                         f"{reason}") from None
+        raise TraceError(f"{path} is no table of columns separated by tabs, commas "
+                         f"or semicolons: {reason}") from None
     if not frame.height:
         raise TraceError(f"{path} is empty: it has a header and no rows" if header
                          else f"{path} is empty")
@@ -80,11 +89,17 @@ def integers(text, name, first_line, base=10):
     TraceError
         Naming the line of a cell that is not an integer.
     """
-    numbers = text.str.strip_chars().str.to_integer(base=base, strict=False)
-    wrong = (numbers.is_null() & text.is_not_null()).arg_true()
+    def read(cells):
+        found = cells.str.strip_chars().str.to_integer(base=base, strict=False)
+        return found, (found.is_null() & text.is_not_null()).arg_true()
+
+    numbers, wrong = read(text)
+    if len(wrong) and base == 10:  # pandas writes 24 as 24.0 in a column with an empty cell
+        numbers, wrong = read(text.str.replace(r"\.0+$", ""))
     if len(wrong):
         kind = "an integer" if base == 10 else f"a base-{base} number"
-        raise _cell(name, first_line, wrong[0], text[int(wrong[0])], f"expected {kind}")
+        raise _cell(name, first_line, wrong[0], text[int(wrong[0])], f"expected {kind}",
+                    ": number the values from 0, as pandas.factorize does")
     return numbers.fill_null(-1).to_numpy().astype(np.int64)
 
 
@@ -132,6 +147,7 @@ def _floats(text):
     return numbers.fill_null(float("nan")).to_numpy().copy()
 
 
-def _cell(name, first_line, at, value, complaint):
-    shown = "nothing" if value is None else repr(value)
-    return TraceError(f"column {name!r}, line {first_line + int(at)}: {complaint}, not {shown}")
+def _cell(name, first_line, at, value, complaint, remedy=""):
+    shown = "" if value is None else f", not {value!r}"
+    return TraceError(f"column {name!r}, line {first_line + int(at)}: {complaint}{shown}"
+                      f"{remedy}")

@@ -1,6 +1,8 @@
 """Opening the trace that the text of `--trace` names."""
 
+from difflib import get_close_matches
 from importlib.resources import files
+from pathlib import Path
 
 from ..command.options import TRACES
 from .criteo import open_criteo
@@ -24,7 +26,8 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
         `drift:S[:rows[:period]]` (the hot rows are replaced within `period` batches),
         `single` (the same id in every lookup), `criteo-shape[:S]` (Criteo Kaggle's 26 tables),
         `criteo:FILE`, `sample` (a short generated log of this package, with columns clicked, item,
-        user and price), or the path of a tab- or comma-separated file with a header.
+        user and price), or the path of a file with a header,
+        separated by tabs, commas or semicolons, or of Parquet.
     ids, label, dense, bag, rows
         Columns of such a file, see `open_log`.
     seed, tables, table_rows : int
@@ -44,11 +47,17 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
     generators = {"zipf": _zipf, "drift": _drift, "uniform": _uniform, "single": _single,
                   "criteo-shape": _criteo}
     if spec == SAMPLE:
-        sample = open_log(str(files(__package__) / "sample.tsv"), ids, label, dense, bag, rows,
-                          hash_rows)
+        path = str(files(__package__) / "sample.tsv")
+        try:
+            sample = open_log(path, ids, label, dense, bag, rows, hash_rows)
+        except TraceError as wrong:
+            raise TraceError(str(wrong).replace(path, SAMPLE)) from None
         sample.name, sample.synthetic = SAMPLE, True
         return sample
     if kind not in generators and kind != "criteo":
+        close = get_close_matches(kind, (*generators, "criteo", SAMPLE), 1)
+        if close and not Path(spec).exists():
+            raise TraceError(f"no trace file {spec}: did you mean {close[0]}?")
         return open_log(spec, ids, label, dense, bag, rows, hash_rows)
     if ids or label or dense or bag or rows:
         raise TraceError(f"trace {spec!r} has columns of its own: leave --ids, --label, --dense "

@@ -5,6 +5,7 @@ from dataclasses import fields
 
 from ...command import options as shared
 from ...command.options import HotBudget, natural, positive, rate
+from ...memory.transport import find_transport
 from ..store.placement_policy import POLICIES
 from .options import CACHED, COLD, MODES, OPTIMIZERS, TrainOptions
 
@@ -79,13 +80,16 @@ def _run(arguments):
     # Before PyTorch is loaded: its threads then sleep at a barrier. Spinning threads take ten times
     # as long on cores that they share, with the simulated device for example.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    given = {each.name: getattr(arguments, each.name) for each in fields(TrainOptions)}
+    given["hot_budget"] = given["hot_budget"] or HotBudget()
+    options = TrainOptions(**given)
+    find_transport(options.transport)
+    trace = options.open_trace()  # before PyTorch is loaded, which takes seconds
     from ...command.terminal import Steps, print_json
     from .report import print_tables
     from .train import train as run
 
-    given = {each.name: getattr(arguments, each.name) for each in fields(TrainOptions)}
-    given["hot_budget"] = given["hot_budget"] or HotBudget()
     with Steps() as steps:
-        result = run(TrainOptions(**given), steps)
+        result = run(options, steps, trace)
     (print_json if arguments.json else print_tables)(result)
     return 0 if result["check_held"] else 1

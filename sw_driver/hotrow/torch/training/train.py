@@ -27,7 +27,7 @@ LEARNING_SHARE = 0.05  # of all batches, in which the device counts which rows a
 _KEPT = ("trace", "optimizer", "batch_size", "dim", "mlp_scale", "lr", "seed")  # of a checkpoint
 
 
-def train(options, steps):
+def train(options, steps, trace=None):
     """Run.
 
     The mode and its reference start from one model and one set of tables. In modes hotline and
@@ -40,6 +40,8 @@ def train(options, steps):
     Parameters
     ----------
     options : TrainOptions
+    trace : Trace, optional
+        What `options.open_trace()` returned.
     steps : terminal.Steps
         Shows phases and batches.
 
@@ -52,7 +54,7 @@ def train(options, steps):
     ------
     Error
     """
-    trace = options.open_trace()
+    trace = trace or options.open_trace()
     state_bytes = 4 * bool(OPTIMIZERS[options.optimizer].state)
     check_memory(trace, options.row_bytes + state_bytes, copies=2)
     if options.mode != "resident":
