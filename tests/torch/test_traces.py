@@ -150,7 +150,8 @@ def test_forms_of_a_text(tmp_path, text):
 def test_parquet(tmp_path):
     path = tmp_path / "log"
     polars.DataFrame({"user": [7, 9], "price": [0.5, 1.5]}).write_parquet(path)
-    assert open_trace(str(path), ["user"], dense=["price"]).batch(0, 2).ids.ravel().tolist() == [7, 9]
+    samples = open_trace(str(path), ["user"], dense=["price"]).batch(0, 2)
+    assert samples.ids.ravel().tolist() == [7, 9]
 
 
 @pytest.mark.parametrize("content, message", [
