@@ -10,6 +10,7 @@ from .axi import DECERR, LENGTH_WIDTH, OKAY, AXI4Lite
 from .axi_arbiter import accept_address
 
 DWORD = 4  # bytes
+ANSWER_CYCLES = 1 << 23  # 67 ms at 125 MHz: longer than a root complex waits for a completion
 
 
 class AXIToAXILite(wiring.Component):
@@ -18,12 +19,18 @@ class AXIToAXILite(wiring.Component):
     A double word without a strobe is not written. A burst that the slave answers with an error, or
     whose address the slave does not have, is answered with DECERR.
 
+    Without an answer for `answer_cycles` the burst ends with DECERR. Later bursts of that direction
+    end with DECERR, too, until the late answer arrives: nothing distinguishes it from the answer
+    of a later request.
+
     Parameters
     ----------
     reads, writes : sequence of AXI4Read, of AXI4Write
         The signature of each master, all of one bus width.
     address_width : int
         Address bits of the slave.
+    answer_cycles : int
+        Cycles that the slave may take for a double word, a power of two.
 
     Attributes
     ----------
@@ -35,8 +42,9 @@ class AXIToAXILite(wiring.Component):
     A burst takes 2 cycles, and for each double word of a beat the slave's latency and 1 cycle.
     """
 
-    def __init__(self, reads, writes, address_width):
+    def __init__(self, reads, writes, address_width, answer_cycles=ANSWER_CYCLES):
         self.reads, self.writes, self.address_width = list(reads), list(writes), address_width
+        self.answer_cycles = answer_cycles
         super().__init__({
             **{f"read_{number}": In(each) for number, each in enumerate(self.reads)},
             **{f"write_{number}": In(each) for number, each in enumerate(self.writes)},
@@ -58,9 +66,16 @@ class AXIToAXILite(wiring.Component):
         len_minus_1 = Signal(LENGTH_WIDTH)  # beats of the burst still to send, minus one
         dword, data = Signal(range(dwords)), Signal(32 * dwords)
         failed, ready = Signal(), Signal()
-        m.d.comb += [
-            bus.araddr.eq(address | dword << log2(DWORD)),
-        ]
+        # After a time-out the request stays valid until its late answer has arrived.
+        late, unaccepted, kept, expired = Signal(), Signal(), Signal.like(bus.araddr), Signal()
+        with m.If(~late):
+            m.d.comb += bus.araddr.eq(address | dword << log2(DWORD))
+        with m.Else():
+            m.d.comb += [bus.araddr.eq(kept), bus.arvalid.eq(unaccepted), bus.rready.eq(1)]
+            with m.If(bus.arready):
+                m.d.sync += unaccepted.eq(0)
+            with m.If(bus.rvalid):
+                m.d.sync += late.eq(0)
         for number, port in enumerate(ports):
             m.d.comb += [port.rid.eq(axi_id), port.rlast.eq(len_minus_1 == 0), port.rdata.eq(data),
                          port.rresp.eq(Mux(failed, DECERR, OKAY))]
@@ -73,13 +88,17 @@ class AXIToAXILite(wiring.Component):
                     address.eq(port.araddr), len_minus_1.eq(port.arlen), axi_id.eq(port.arid)])):
                     m.next = "REQUEST"
             with m.State("REQUEST"):
-                beyond = address[self.address_width:].any()
-                m.d.comb += bus.arvalid.eq(~beyond)
-                m.d.sync += failed.eq(Mux(dword == 0, 0, failed) | beyond)
-                with m.If(beyond):
+                refused = late | address[self.address_width:].any()
+                with m.If(~refused):
+                    m.d.comb += bus.arvalid.eq(1)
+                m.d.sync += failed.eq(Mux(dword == 0, 0, failed) | refused)
+                with m.If(refused):
+                    m.d.sync += dword.eq(0)
                     m.next = "BEAT"
                 with m.Elif(bus.arready):
                     m.next = "RESPONSE"
+                with m.Elif(expired):
+                    m.d.sync += [late.eq(1), unaccepted.eq(1), kept.eq(bus.araddr)]
             with m.State("RESPONSE"):
                 m.d.comb += bus.rready.eq(1)
                 with m.If(bus.rvalid):
@@ -89,6 +108,9 @@ class AXIToAXILite(wiring.Component):
                     with m.If(dword == dwords - 1):
                         m.d.sync += dword.eq(0)
                         m.next = "BEAT"
+                with m.Elif(expired):
+                    m.d.sync += late.eq(1)
+                    m.next = "REQUEST"
             with m.State("BEAT"):
                 for number, port in enumerate(ports):
                     m.d.comb += port.rvalid.eq(owner[number])
@@ -98,6 +120,20 @@ class AXIToAXILite(wiring.Component):
                     m.next = "REQUEST"
                     with m.If(len_minus_1 == 0):
                         m.next = "ARBITRATE"
+        self._expire(m, bus.arvalid & ~late, bus.rvalid, expired)
+
+    def _expire(self, m, asked, answered, expired):
+        """Raise `expired` in every cycle from `answer_cycles` after a request to its answer."""
+        waiting, cycles = Signal(), Signal(range(self.answer_cycles + 1))
+        m.d.comb += expired.eq(cycles[-1])
+        with m.If(answered):
+            m.d.sync += waiting.eq(0)
+        with m.Elif(asked):
+            m.d.sync += waiting.eq(1)
+        with m.If(answered | ~waiting):
+            m.d.sync += cycles.eq(0)
+        with m.Elif(~expired):
+            m.d.sync += cycles.eq(cycles + 1)
 
     def _write(self, m, ports):
         bus, dwords = self.bus, self.writes[0].bus_bytes // DWORD
@@ -107,11 +143,12 @@ class AXIToAXILite(wiring.Component):
         dword, failed, response_ready = Signal(range(dwords)), Signal(), Signal()
         data, strobes = Signal(32 * dwords), Signal(DWORD * dwords)
         valid, last, done = Signal(), Signal(), Signal()
-        m.d.comb += [
-            bus.awaddr.eq(address | dword << log2(DWORD)),
-            bus.wdata.eq(data.word_select(dword, 32)),
-            bus.wstrb.eq(strobes.word_select(dword, DWORD)),
-        ]
+        late, expired = Signal(), Signal()
+        strobe = strobes.word_select(dword, DWORD)
+        with m.If(late):
+            m.d.comb += bus.bready.eq(1)
+            with m.If(bus.bvalid):
+                m.d.sync += late.eq(0)
         for number, port in enumerate(ports):
             m.d.comb += [port.bid.eq(axi_id), port.bresp.eq(Mux(failed, DECERR, OKAY)),
                          port.wready.eq(owner[number] & done)]
@@ -140,21 +177,29 @@ class AXIToAXILite(wiring.Component):
                     address.eq(port.awaddr), axi_id.eq(port.awid)])):
                     m.next = "REQUEST"
             with m.State("REQUEST"), m.If(valid):
-                with m.If(~bus.wstrb.any()):
+                with m.If(~strobe.any()):
                     next_dword()
-                with m.Elif(address[self.address_width:].any()):
+                with m.Elif(late | address[self.address_width:].any()):
                     m.d.sync += failed.eq(1)
                     next_dword()
                 with m.Else():
-                    m.d.sync += [bus.awvalid.eq(1), bus.wvalid.eq(1)]
+                    m.d.sync += [
+                        bus.awvalid.eq(1), bus.wvalid.eq(1),
+                        bus.awaddr.eq(address | dword << log2(DWORD)),
+                        bus.wdata.eq(data.word_select(dword, 32)), bus.wstrb.eq(strobe),
+                    ]
                     m.next = "RESPONSE"
             with m.State("RESPONSE"):
                 m.d.comb += bus.bready.eq(1)
                 with m.If(bus.bvalid):
                     m.d.sync += failed.eq(failed | (bus.bresp != OKAY))
                     next_dword()
+                with m.Elif(expired):
+                    m.d.sync += [failed.eq(1), late.eq(1)]
+                    next_dword()
             with m.State("END"):
                 for number, port in enumerate(ports):
                     m.d.comb += port.bvalid.eq(owner[number])
                 with m.If(response_ready):
                     m.next = "ARBITRATE"
+        self._expire(m, bus.awvalid | bus.wvalid, bus.bvalid, expired)

@@ -31,11 +31,16 @@ class MastersBench(StreamBench):
         self.reads, self.writes, self.reported = reads, writes, []
         self.bus_bytes, self.seed, self.rng = bus_bytes, seed, np.random.default_rng(seed)
 
-    def read(self, number, bursts):
-        """Read (address, beats, id) bursts in order; return a list of (octets, response)."""
+    def read(self, number, bursts, after=0):
+        """Read (address, beats, id) bursts in order, the first after some cycles.
+
+        Returns a list of (octets, response, ...), each response of the burst once.
+        """
         bus, answers = getattr(self.reads, f"read_{number}"), []
 
         async def request(ctx):
+            for _ in range(after):
+                await ctx.tick()
             for address, beats, identity in bursts:
                 await self._stall(ctx)
                 self._set(ctx, bus, "ar", address, beats, identity)
@@ -59,14 +64,16 @@ class MastersBench(StreamBench):
         self.process(f"answers of reader {number}", receive)
         return answers
 
-    def write(self, number, bursts):
-        """Write (address, octets, strobes, id) bursts in order.
+    def write(self, number, bursts, after=0):
+        """Write (address, octets, strobes, id) bursts in order, the first after some cycles.
 
         Returns a list of responses, each with the set of blocks reported before it.
         """
         bus, answers = getattr(self.writes, f"write_{number}"), []
 
         async def request(ctx):
+            for _ in range(after):
+                await ctx.tick()
             for address, octets, _, identity in bursts:
                 await self._stall(ctx)
                 self._set(ctx, bus, "aw", address, len(octets) // self.bus_bytes, identity)
