@@ -100,11 +100,25 @@ def test_registers_of_a_bar(function):
     bar.close()
 
 
-def test_a_function_is_enabled(function):
+@pytest.mark.parametrize("master, command", [(True, 4 | 2), (False, 2)])
+def test_a_function_is_enabled(function, master, command):
     with (function / "config").open("r+b", buffering=0) as file:
-        enable(file.fileno())
+        enable(file.fileno(), master=master)
     found = (function / "config").read_bytes()
-    assert found == bytes([*range(4), 4 | 2 | 4, *range(5, 64)])
+    assert found == bytes([*range(4), command, *range(5, 64)])
+
+
+def test_the_card_masters_the_bus_between_its_reset_and_close():
+    """What a killed process left running is stopped before the card reaches memory again."""
+    card, seen = Model(preset("tiny")), []
+    registers = Registers(card)
+    write = registers.write
+    registers.write = lambda *access: (seen.append(access), write(*access))
+    transport = PcieTransport(registers, Iommu(card), lambda *, master: seen.append(master),
+                              lambda: seen.append("released"))
+    assert seen == [False, (REGISTERS["CONTROL"], 1), True]
+    transport.close()
+    assert seen[3:] == [False, "released"] and registers.closed
 
 
 @pytest.mark.parametrize("address, message", [
@@ -153,9 +167,12 @@ def test_a_function_by_vfio(function):
     with pytest.raises(ValueError, match="no BAR 1 of memory"):
         card.bar(1)
     bar.close()
+    configuration = function / "resource0"
+    assert configuration.read_bytes()[PAGE + 4] == 2, "memory space"
+    card.enable(master=True)
+    assert configuration.read_bytes()[PAGE + 4] == 6, "memory space, bus master"
     card.close()
-    assert (function / "resource0").read_bytes()[PAGE + 4] == 6, "memory space, bus master"
-    assert asked == [0x3B64, 0x3B65, 0x3B67, 0x3B68, 0x3B66, 0x3B6A, 0x3B6C, 0x3B6C, 0x3B6C]
+    assert asked == [0x3B64, 0x3B65, 0x3B67, 0x3B68, 0x3B66, 0x3B6A, *[0x3B6C] * 4]
 
 
 def test_functions_that_vfio_cannot_use(function):
@@ -347,11 +364,13 @@ def test_one_process_at_a_time_in_huge_pages(monkeypatch, function):
     monkeypatch.setattr(pcie, "find_function",
                         lambda address: find_function(address, function.parent))
     first = pcie.open_transport(ADDRESS, memory="hugepages")
+    assert (function / "config").read_bytes()[4] & 4, "bus master"
     other = subprocess.run(["flock", "--nonblock", function / "config", "true"])
     assert other.returncode, "the lock is seen by other processes"
     with pytest.raises(ValueError, match=f"another process uses PCI function {ADDRESS}: end it"):
         pcie.open_transport(ADDRESS, memory="hugepages")
     first.close()
+    assert not (function / "config").read_bytes()[4] & 4, "bus master"
     pcie.open_transport(ADDRESS, memory="hugepages").close()
 
 

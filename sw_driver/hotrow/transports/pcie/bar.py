@@ -100,15 +100,18 @@ def sysfs_bar(folder: Path, number: int) -> Bar:
         os.close(file)
 
 
-def enable(file: int, offset: int = 0) -> None:
-    """Let a function respond at its BARs and master the bus.
+def enable(file: int, offset: int = 0, *, master: bool) -> None:
+    """Let a function respond at its BARs; let it access memory, or no longer.
 
     Parameters
     ----------
     file : int
         Descriptor of a file with the configuration space.
+    master : bool
+        The function may master the bus.
     offset : int
         First byte of the configuration space in the file.
     """
     [command] = struct.unpack("<H", os.pread(file, 2, offset + _COMMAND))
-    os.pwrite(file, struct.pack("<H", command | _MEMORY_SPACE | _BUS_MASTER), offset + _COMMAND)
+    command = command & ~_BUS_MASTER | _MEMORY_SPACE | (_BUS_MASTER if master else 0)
+    os.pwrite(file, struct.pack("<H", command), offset + _COMMAND)

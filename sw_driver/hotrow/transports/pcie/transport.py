@@ -3,9 +3,10 @@
 import fcntl
 import os
 import time
+from functools import partial
 
 from ...contract.errors import TransportError
-from ...contract.generated import QUEUES, REGISTERS
+from ...contract.generated import IDENTITY, QUEUES, REGISTERS, ControlBits
 from .bar import enable, find_function, sysfs_bar
 from .huge_pages import HugePages
 from .vfio import VfioFunction, VfioMemory
@@ -22,17 +23,29 @@ class PcieTransport:
     ----------
     bar : Bar
     memory : VfioMemory or HugePages
+    enable : callable
+        Called with `master`, whether the card may access the host's memory from now on.
     release : callable
         Called by `close` to release the function.
     registers_at : int
         Byte of the BAR where the registers begin.
+
+    Notes
+    -----
+    A process that was killed may have left the card at work on memory that it no longer owns. The
+    card therefore masters the bus only from its soft reset here until `close`.
     """
 
     name = "pcie"
 
-    def __init__(self, bar, memory, release=lambda: None, registers_at=0):
-        self._bar, self._memory, self._release, self._closed = bar, memory, release, False
-        self._registers_at = registers_at
+    def __init__(self, bar, memory, enable=lambda *, master: None, release=lambda: None,
+                 registers_at=0):
+        self._bar, self._memory, self._closed = bar, memory, False
+        self._enable, self._release, self._registers_at = enable, release, registers_at
+        enable(master=False)
+        if self.read_register(REGISTERS["IDENTITY"]) == IDENTITY:
+            self.write_register(REGISTERS["CONTROL"], ControlBits.SOFT_RESET)
+        enable(master=True)
         if hasattr(memory, "empty"):
             self.empty = memory.empty
 
@@ -64,8 +77,11 @@ class PcieTransport:
         """Release the function."""
         if not self._closed:
             self._closed = True
-            self._bar.close()
-            self._release()
+            try:
+                self._enable(master=False)
+            finally:
+                self._bar.close()
+                self._release()
 
     def _open(self):
         if self._closed:
@@ -115,7 +131,7 @@ def open_transport(address=None, preset=None, bar=0, memory="vfio", address_widt
         function = VfioFunction(folder)
         try:
             return PcieTransport(function.bar(bar), VfioMemory(function.container, address_width),
-                                 function.close, registers_at)
+                                 function.enable, function.close, registers_at)
         except BaseException:
             function.close()
             raise
@@ -124,9 +140,8 @@ def open_transport(address=None, preset=None, bar=0, memory="vfio", address_widt
         file = os.open(folder / "config", os.O_RDWR)
         try:
             _lock(file, folder.name)
-            enable(file)
-            return PcieTransport(registers, HugePages(address_width), lambda: os.close(file),
-                                 registers_at)
+            return PcieTransport(registers, HugePages(address_width), partial(enable, file),
+                                 lambda: os.close(file), registers_at)
         except BaseException:
             os.close(file)
             raise

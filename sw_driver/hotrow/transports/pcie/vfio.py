@@ -101,7 +101,7 @@ class VfioFunction:
                 raise ValueError(f"VFIO does not give {folder.name} to this process "
                                  f"{_reason(error, _SETTING, folder.name)}") from error
             self._files.append(self._device)
-            enable(self._device, self._region(_CONFIGURATION)[0])
+            self.enable(master=False)
         except BaseException:
             self.close()
             raise
@@ -112,6 +112,10 @@ class VfioFunction:
         if not size:
             raise ValueError(f"{self.name} has no BAR {number} of memory: choose another by `bar`")
         return Bar(f"{self.name}, BAR {number}", self._device, offset, size)
+
+    def enable(self, *, master: bool) -> None:
+        """Let the function respond; let it access mapped memory, or no longer."""
+        enable(self._device, self._region(_CONFIGURATION)[0], master=master)
 
     def close(self) -> None:
         """Release the function; the card can then reach no memory."""
