@@ -202,6 +202,17 @@ def test_a_card_without_room_names_what_does_not_fit():
         assert (device.gather((table, [1, 2])) == weights[1:3]).all()
 
 
+@pytest.mark.parametrize("uses", [1, 3])
+def test_a_detached_array_gives_its_place_back(device, uses):
+    """More bytes are attached, one array after the other, than the card holds."""
+    memory = device.transport.memory
+    for _ in range(40):
+        array = np.zeros(1 << 16, np.uint8)
+        addresses = [memory.attach(array) for _ in range(uses)]
+        for address in addresses:
+            memory.detach(address)
+
+
 def test_a_slab_is_smaller_where_the_card_is_nearly_full(device):
     """Slabs grow with their number; what a command needs still fits."""
     table, weights = random_table(device)

@@ -44,9 +44,11 @@ def test_rows_come_and_go(monkeypatch, flat_rows, width):
         assert pairs == sorted(expected.items())
         dirty = [slot for _, here in storage.chunks(dirty=True) for slot in here.tolist()]
         assert dirty == torch.nonzero(storage.dirty).squeeze(1).tolist()
+        assert set(dirty) <= expected.keys(), "a free slot is not dirty"
         assert all(len(here) <= 7 for _, here in storage.chunks())
     storage.clear()
     assert not storage.count and not len(storage.find(candidates)[0])
+    assert not list(storage.chunks(dirty=True))
 
 
 def test_what_tells_where_rows_are_is_small():

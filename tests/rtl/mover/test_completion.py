@@ -51,7 +51,7 @@ def drawn(rng, ports, count):
     return lanes, port_events, (error or (0, Status.OK, 0)), entries, moved
 
 
-@pytest.mark.parametrize("ports", [2, 4, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize("ports", [1, 2, 4, pytest.param(8, marks=pytest.mark.long)])
 @pytest.mark.parametrize("busy", [1.0, 0.4])
 def test_sums_and_the_error_with_the_lowest_index(ports, busy):
     rng = np.random.default_rng(ports)
