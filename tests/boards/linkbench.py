@@ -11,6 +11,7 @@ from hotrow_sim.memory import Behaviour, MemoryModel
 
 from tests.support.axi_responders import read_responder, write_responder
 from tests.support.benches.stream_bench import STEADY, StreamBench
+from tests.support.simulation import built
 
 BASE, BYTES, BLOCK_LOG2, WINDOW = 0x4000, 0x4000, 8, 4
 CARD = {"memory_base": BASE, "memory_bytes": BYTES, "window": WINDOW, "block_log2": BLOCK_LOG2,
@@ -99,7 +100,7 @@ class LinkBench(StreamBench):
         return LinkEndpoint(32, 16, REGISTER_WIDTH, card)
 
     def __init__(self, seed=0, written=(), replaceable=True, memory=LinkStatus.OK):
-        self.link = self.endpoint(CARD)
+        self.link = built(self.endpoint, CARD)
         super().__init__(self.link)
         self.rng = np.random.default_rng(seed)
         self.seed, self.replaceable, self.status = seed, replaceable, memory

@@ -31,6 +31,7 @@ from hotrow_sim.memory import SLVERR, Behaviour, MemoryModel
 from tests.support.axi_lite_master import AXI4LiteMaster
 from tests.support.axi_responders import read_responder, write_responder
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 # The units that these tests use: the full card takes twice as long to elaborate.
@@ -49,7 +50,7 @@ class Card:
     """A host with an accelerator and one buffer in their shared memory."""
 
     def __init__(self, config=CONFIG, behaviour=NEAR):
-        self.config, self.dut = config, Top(config)
+        self.config, self.dut = config, built(Top, config)
         self.buffer = np.zeros(MEMORY_BYTES, np.uint8)
         self.used = 0
         self.rings = {queue: (self.place(RING_BYTES), self.place(RING_BYTES)) for queue in QUEUES}

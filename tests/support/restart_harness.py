@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from amaranth import Cat, Const, Module, ResetInserter, Shape, Signal, Value
 from amaranth.lib.wiring import In
-from amaranth.sim import Simulator
 
-PERIOD = 1e-8
+from .simulation import Simulation
 
 
 @dataclass(frozen=True)
@@ -239,10 +238,9 @@ def check_restart(case: Case, *, seed=0, busy=range(24), in_a_row=2, compare=60)
                             f"cycles, seed {seed}")
                 driver.accepted(bits, found[0])
 
-    simulator = Simulator(twins.module)
-    simulator.add_clock(PERIOD)
-    simulator.add_testbench(play)
-    simulator.run()
+    simulation = Simulation.of(twins.module)
+    simulation.add(play)
+    simulation.run()
 
 
 def _counts(case, port, outputs, found):

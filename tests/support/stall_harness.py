@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from amaranth import Cat, Module, Signal, Value
-from amaranth.sim import Simulator
 
-from .restart_harness import PERIOD, Case, _ports
+from .restart_harness import Case, _ports
+from .simulation import Simulation
 
 RATES = ((1, 1), (0.6, 0.6), (1, 0.2), (0.2, 1))  # shares of cycles of `valid` and of `ready`
 
@@ -46,29 +46,37 @@ def _draw(case, port, rng):
     return int.from_bytes(rng.bytes(-(-port.width // 8)), "little") & (1 << port.width) - 1
 
 
-class _Run:
-    """One instance of the unit in a simulation."""
+class _Unit:
+    """The unit, with all inputs and all outputs in one signal."""
 
-    def __init__(self, case, seed, rates, busy, cycles):
-        self.case, self.seed, self.rates, self.busy, self.cycles = case, seed, rates, busy, cycles
-        self.rng = np.random.default_rng((seed, *(int(100 * rate) for rate in rates), busy or 0))
-        self.module = Module()
+    def __init__(self, case):
+        self.case, self.module = case, Module()
         self.module.submodules.unit = unit = case.make()
-        self.ports = self.inputs, self.outputs = _ports(unit)
+        self.ports = _ports(unit)
         self.signals = []
         for side in self.ports:
             joined = Cat(Value.cast(port.value) for port in side.values())
             self.signals.append(Signal(len(joined)))
-            self.module.d.comb += (joined.eq(self.signals[-1]) if side is self.inputs
+            self.module.d.comb += (joined.eq(self.signals[-1]) if side is self.ports[0]
                                    else self.signals[-1].eq(joined))
-        self.where = f"{type(unit).__name__}, seed {seed}, rates {rates}, restart after {busy}"
+        self.name = type(unit).__name__
+
+
+class _Run:
+    """One run of the unit."""
+
+    def __init__(self, unit, seed, rates, busy, cycles):
+        self.unit, self.case = unit, unit.case
+        self.seed, self.rates, self.busy, self.cycles = seed, rates, busy, cycles
+        self.rng = np.random.default_rng((seed, *(int(100 * rate) for rate in rates), busy or 0))
+        self.inputs, self.outputs = unit.ports
+        self.where = f"{unit.name}, seed {seed}, rates {rates}, restart after {busy}"
 
     def streams(self):
         """The payloads of each output stream, by its name."""
-        simulator = Simulator(self.module)
-        simulator.add_clock(PERIOD)
-        simulator.add_testbench(self._play)
-        simulator.run()
+        simulation = Simulation.of(self.unit.module)
+        simulation.add(self._play)
+        simulation.run()
         return self.found
 
     async def _play(self, ctx):
@@ -83,8 +91,8 @@ class _Run:
         await self._traffic(ctx, self.seed, self.cycles)
 
     async def _step(self, ctx, bits):
-        ctx.set(self.signals[0], bits)
-        found = ctx.get(self.signals[1])
+        ctx.set(self.unit.signals[0], bits)
+        found = ctx.get(self.unit.signals[1])
         await ctx.tick()
         return found
 
@@ -175,10 +183,11 @@ def check_stalls(case: Case, *, seed=0, cycles=250, busy=(None,), rates=RATES):
     AssertionError
         Names the stream, the payload, the seed and the rates.
     """
-    expected = _Run(case, seed, rates[0], None, cycles).streams()
+    unit = _Unit(case)
+    expected = _Run(unit, seed, rates[0], None, cycles).streams()
     for after in busy:
         for pace in rates[1:] if after is None else rates[:1]:
-            run = _Run(case, seed, pace, after, cycles)
+            run = _Run(unit, seed, pace, after, cycles)
             for name, found in run.streams().items():
                 both = list(zip(expected[name], found, strict=False))
                 wrong = next((at for at, (one, other) in enumerate(both) if one != other), None)

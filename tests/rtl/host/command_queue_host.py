@@ -17,6 +17,7 @@ from hotrow_rtl.interfaces.records import command as command_layout
 from hotrow_sim.golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
 
 from tests.support.benches.stream_bench import STEADY, StreamBench
+from tests.support.simulation import built
 
 CONFIG = preset("tiny")
 COMMANDS_AT, COMPLETIONS_AT, LISTS_AT = 0x1000, 0x8000, 0x1_0000
@@ -41,7 +42,7 @@ class Host:
     def __init__(self, entries_log2=2, latency=5, gaps=STEADY, config=CONFIG, queue="lookup"):
         self.config, self.entries, self.entries_log2 = config, 1 << entries_log2, entries_log2
         self.latency, self.gaps = latency, cycle(gaps)
-        self.dut = CommandQueue(config, queue)
+        self.dut = built(CommandQueue, config, queue)
         self.memory = np.zeros(1 << 16, np.uint8)
         self.read_faults, self.write_faults = {}, {}  # number of the access -> fault
         self.fault_beat = 1  # of a read with a fault; -1 for the last

@@ -7,6 +7,7 @@ from hotrow_rtl.host.batch_order import RESULTS, BatchOrder
 from hotrow_rtl.interfaces.records import BATCHES_IN_FLIGHT
 
 from tests.support.benches.stream_bench import StreamBench, pulse
+from tests.support.simulation import built
 
 CONFIG = preset("tiny")
 TOP = 1 << CONFIG.address_width
@@ -28,7 +29,7 @@ def play(commands, completions):
     completions : list of int
         Commands that complete before each is accepted.
     """
-    dut = BatchOrder(CONFIG)
+    dut = built(BatchOrder, CONFIG)
     bench, answers = StreamBench(dut), []
 
     async def host(ctx):

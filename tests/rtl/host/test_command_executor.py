@@ -12,6 +12,7 @@ from hotrow_sim.golden.region_check import unpack_address
 
 from tests.support.benches.command_parts import receive, submit
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 CONFIG = preset("tiny")
 BATCHES = (Opcode.OBSERVE, Opcode.SPLIT)
@@ -56,7 +57,7 @@ class Queue:
         self.work, self.gap = work, gap
         self.running, self.in_flight, self.completions = [], [], []
         self.cycle = 0
-        self.dut = CommandExecutor(CONFIG, BATCHES)
+        self.dut = built(CommandExecutor, CONFIG, BATCHES)
 
     def run(self, expected=None, limit=4000):
         expected = len(self.commands) if expected is None else expected

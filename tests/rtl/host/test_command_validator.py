@@ -36,6 +36,7 @@ from hotrow_sim.golden.records import COMMAND_RECORD, decode, encode
 from hotrow_sim.golden.region_check import Region, Table
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 CONFIG = replace(preset("tiny"), batch_lookups=1 << 16)
 SIZE = 1000
@@ -125,7 +126,7 @@ def check(commands, queue, gaps=STEADY, pauses=STEADY, config=CONFIG, ranges=Non
 
     `ranges`, a list, receives (address, bytes, write) of each list.
     """
-    dut = Harness(config, queue)
+    dut = built(Harness, config, queue)
     bench = StreamBench(dut)
     verdicts = []
 

@@ -6,13 +6,14 @@ from hotrow_rtl.host.doorbell import Doorbell
 from hotrow_sim.model.wrapping import ahead
 
 from tests.support.benches.stream_bench import StreamBench, pulse
+from tests.support.simulation import built
 
 WORD = (1 << 32) - 1
 
 
 @pytest.mark.parametrize("start", [0, WORD - 20, 1 << 31])
 def test_random_doorbells(start):
-    dut, rng = Doorbell(), np.random.default_rng(start)
+    dut, rng = built(Doorbell), np.random.default_rng(start)
     bench, entries_log2 = StreamBench(dut), 3
 
     async def host(ctx):

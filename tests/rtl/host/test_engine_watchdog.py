@@ -8,6 +8,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.host.engine_watchdog import EngineWatchdog
 
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 CONFIG = replace(preset("tiny"), burst_beats=4)
 QUIET_LOG2 = 6
@@ -15,7 +16,7 @@ QUIET_LOG2 = 6
 
 def play(timeout, waiting, progress):
     """(cycle, stalled) of each pulse; the inputs of each cycle are bits of the queues."""
-    dut = EngineWatchdog(CONFIG, queues=2)
+    dut = built(EngineWatchdog, CONFIG, queues=2)
     dut.quiet_log2 = QUIET_LOG2
     bench, pulses = StreamBench(dut), []
 

@@ -8,6 +8,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.host.event_counters import EventCounters
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 CONFIG = preset("tiny")
 
@@ -47,7 +48,7 @@ def test_counters_start_at_zero():
 def test_each_client_sees_its_own_counters(gaps, pauses, seed):
     """Clients without a common counter do not affect each other."""
     rng = np.random.default_rng(seed)
-    dut = EventCounters(CONFIG, 3)
+    dut = built(EventCounters, CONFIG, 3)
     bench = StreamBench(dut)
     expected, taken = [], []
     for number in range(3):
@@ -69,7 +70,7 @@ def test_each_client_sees_its_own_counters(gaps, pauses, seed):
 
 def test_clients_are_served_round_robin():
     """Two clients without idle cycles do not starve the third."""
-    dut = EventCounters(CONFIG, 3)
+    dut = built(EventCounters, CONFIG, 3)
     bench = StreamBench(dut)
     order = []
     for number in range(3):

@@ -7,6 +7,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.host.region_arbiter import RegionArbiter
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 CONFIG = preset("tiny")
 CLIENTS = 3
@@ -14,7 +15,7 @@ CLIENTS = 3
 
 def bench_of(latency=3):
     """Return an enabled arbiter, its bench, and the list of offsets that the check receives."""
-    dut, seen = RegionArbiter(CONFIG, CLIENTS), []
+    dut, seen = built(RegionArbiter, CONFIG, CLIENTS), []
     bench = StreamBench(dut)
 
     async def check(ctx):

@@ -11,6 +11,7 @@ from hotrow_rtl.host.register_block import _PLAIN, RegisterBlock
 
 from tests.support.axi_lite_master import AXI4LiteMaster
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 OKAY, SLVERR = 0, 2
 CONFIG = preset("tiny")
@@ -21,7 +22,7 @@ STORED = [*_PLAIN, *(f"{queue.upper()}_{name}" for queue in QUEUES for name in (
 
 def run(scenario, config=CONFIG, limit=20000, **delays):
     """Run `scenario(ctx, dut, master)` on a register block."""
-    dut = RegisterBlock(config)
+    dut = built(RegisterBlock, config)
     bench = StreamBench(dut)
     bench.process("scenario", lambda ctx: scenario(ctx, dut, AXI4LiteMaster(dut.bus, **delays)))
     bench.run(limit)
@@ -205,7 +206,7 @@ def test_an_event_in_the_cycle_of_its_clear_is_kept():
         assert ends[1:] == [int(at >= fell - 1) for at in range(12)]
     calls, falls = [], []
 
-    dut = RegisterBlock(CONFIG)
+    dut = built(RegisterBlock, CONFIG)
     bench = StreamBench(dut)
 
     async def complete(ctx):
@@ -265,7 +266,7 @@ def test_events_are_read_and_written():
         assert await master.read(ctx, "EVENT_VALUE") == (0, SLVERR)
         assert await master.read_value(ctx, "FAULT") == UNKNOWN
 
-    dut = RegisterBlock(CONFIG)
+    dut = built(RegisterBlock, CONFIG)
     bench, values = StreamBench(dut), [0] * CONFIG.events
     bench.process("scenario", lambda ctx: scenario(ctx, dut, AXI4LiteMaster(dut.bus)))
     bench.background(serve_events(dut.events, values))
@@ -300,7 +301,7 @@ def test_commits_reach_every_table():
         assert await master.write(ctx, "TABLE_COMMIT", 1) == SLVERR
         assert await master.read_value(ctx, "FAULT") == UNKNOWN
 
-    dut = RegisterBlock(CONFIG)
+    dut = built(RegisterBlock, CONFIG)
     bench = StreamBench(dut)
     bench.process("scenario", lambda ctx: scenario(ctx, dut, AXI4LiteMaster(dut.bus)))
     region, table = dut.region_update, dut.table_update
@@ -331,7 +332,7 @@ def test_the_last_row_is_limited_by_the_address_width(written, committed):
         assert await master.read_value(ctx, "TABLE_LAST_ROW") == written
         await master.write(ctx, "TABLE_COMMIT", 1)
 
-    dut = RegisterBlock(replace(CONFIG, address_width=32))
+    dut = built(RegisterBlock, replace(CONFIG, address_width=32))
     bench = StreamBench(dut)
     bench.process("scenario", lambda ctx: scenario(ctx, dut, AXI4LiteMaster(dut.bus)))
     table = dut.table_update
@@ -384,7 +385,7 @@ def test_queue_control(number, queue):
             pulses.extend(["start"] * start + ["abort"] * abort + ["resume"] * resume
                           + [submitted] * rung + ["reset"] * reset)
 
-    dut = RegisterBlock(CONFIG)
+    dut = built(RegisterBlock, CONFIG)
     bench = StreamBench(dut)
     bench.process("scenario", lambda ctx: scenario(ctx, dut, AXI4LiteMaster(dut.bus)))
     bench.background(watch)
@@ -413,7 +414,7 @@ def test_reads_and_writes_alternate():
             await ctx.tick().until(bus.rvalid)
             served.append("read")
 
-    dut = RegisterBlock(CONFIG)
+    dut = built(RegisterBlock, CONFIG)
     bench = StreamBench(dut)
     bench.process("writes", writes)
     bench.process("reads", reads)

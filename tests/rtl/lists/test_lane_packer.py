@@ -14,6 +14,7 @@ from hotrow_rtl.lists.unpacker_packer import Packer
 from hotrow_sim.cost.design_memory import memory_bits
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
@@ -72,7 +73,7 @@ def written(word):
 
 def run(config, element_bytes, beats, gaps=STEADY, pauses=STEADY, shape=None, words=1):
     """Check every word; return the number of cycles."""
-    dut = LanePacker(config, shape or min(8 * element_bytes, 44), element_bytes,
+    dut = built(LanePacker, config, shape or min(8 * element_bytes, 44), element_bytes,
                      words * config.bus_bytes)
     bench = StreamBench(dut)
     want = packed(config, element_bytes, words, beats)
@@ -169,7 +170,7 @@ def test_a_word_every_cycle(config):
 
 def test_stalled_words_stall_the_pipeline():
     """All stages stall, empty ones included."""
-    dut = LanePacker(TINY, 32, 4)
+    dut = built(LanePacker, TINY, 32, 4)
     bench = StreamBench(dut)
     taken = []
 
@@ -204,7 +205,7 @@ class Restartable(wiring.Component):
 @pytest.mark.parametrize("after", range(1, 9))
 def test_restart(element_bytes, words, taking, after):
     """After a restart the next list is written from its first element."""
-    dut = Restartable(TINY, element_bytes, words)
+    dut = built(Restartable, TINY, element_bytes, words)
     bench = StreamBench(dut)
     rng = np.random.default_rng(after)
     dropped = random_list(TINY, rng, 9, 32, None)
@@ -245,7 +246,7 @@ def test_restart(element_bytes, words, taking, after):
 def test_shapes(shape, value, bits):
     if bits is None:
         bits = row_entry.const(value).as_bits()
-    dut = LanePacker(TINY, shape, 8)
+    dut = built(LanePacker, TINY, shape, 8)
     bench = StreamBench(dut)
     absent = 0 if shape == signed(8) else {"row": 5, "table": 5}
     bench.source(dut.elements, [{"values": [absent, value, absent, absent], "present": 0b10,

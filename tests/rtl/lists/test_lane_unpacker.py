@@ -8,6 +8,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.lists.lane_unpacker import LaneUnpacker
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 BUSES = {16: TINY, 64: replace(TINY, bus_bytes=64, counter_sets=256, directory_sets=256,
@@ -51,7 +52,8 @@ def test_every_element_reaches_its_lane(bus, element_bytes, lanes, gaps, pauses)
     per_word = bus // element_bytes
     lists = [random_list(rng, count, per_word, width, surplus, faulty=(1,))
              for count, surplus in ((1, 0), (per_word + 1, 2), (lanes, 0), (37, 1), (5, 0))]
-    got, _ = unpack(LaneUnpacker(BUSES[bus], width, element_bytes, lanes), lists, gaps, pauses)
+    dut = built(LaneUnpacker, BUSES[bus], width, element_bytes, lanes)
+    got, _ = unpack(dut, lists, gaps, pauses)
     for lane in range(lanes):
         assert got[lane] == [
             (value, 2 * (at // per_word == 1), at == len(values) - 1)
@@ -64,7 +66,7 @@ def test_rate(bus, element_bytes, lanes):
     per_word = bus // element_bytes
     at_once = min(lanes, per_word)
     values = random_list(np.random.default_rng(1), 40 * at_once, per_word, 8 * element_bytes)
-    dut = LaneUnpacker(BUSES[bus], 8 * element_bytes, element_bytes, lanes)
+    dut = built(LaneUnpacker, BUSES[bus], 8 * element_bytes, element_bytes, lanes)
     _, cycles = unpack(dut, [values], STEADY, STEADY)
     assert cycles <= 40 + 2 + dut.latency
 

@@ -13,6 +13,7 @@ from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lists import striped_writer_bits
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 LONG = dataclasses.replace(TINY, name="bursts-16", burst_beats=16)
@@ -72,7 +73,7 @@ def present(word):
 
 def write(config, lists, gaps=STEADY, pauses=STEADY, seed=0, bypass=False):
     """Check all words of both sides; return the number of cycles."""
-    given, dut = Lists(config, lists, seed, bypass), StripedWriter(config)
+    given, dut = Lists(config, lists, seed, bypass), built(StripedWriter, config)
     bench = StreamBench(dut)
     if bypass:
         bench.process("bypass", partial(set_bypass, dut))
@@ -170,7 +171,7 @@ def test_one_idle_cycle_between_lists():
 
 
 def test_latency():
-    dut = StripedWriter(TINY)
+    dut = built(StripedWriter, TINY)
     bench = StreamBench(dut)
     seen = {}
 
@@ -194,7 +195,7 @@ def test_latency():
 def test_a_stalled_side_stalls_the_writer(config, stopped):
     """Once its queue is full the writer accepts no words; later it sends a word a cycle."""
     lists = [(FAR, 20 * config.burst_beats * config.bus_bytes, False)]
-    given, dut = Lists(config, lists), StripedWriter(config)
+    given, dut = Lists(config, lists), built(StripedWriter, config)
     bench = StreamBench(dut)
     bench.source(dut.start, given.starts)
     bench.source(dut.words, given.words)
@@ -214,7 +215,8 @@ def test_a_stalled_side_stalls_the_writer(config, stopped):
 
 def test_a_start_waits_for_the_requests_before_it():
     """Words may be sent before their request, but no request changes before it is accepted."""
-    given, dut = Lists(TINY, [(FAR, 16, False), (FAR + 64, 200, False)]), StripedWriter(TINY)
+    given = Lists(TINY, [(FAR, 16, False), (FAR + 64, 200, False)])
+    dut = built(StripedWriter, TINY)
     bench = StreamBench(dut)
     bench.source(dut.start, given.starts)
     bench.source(dut.words, given.words)
@@ -275,7 +277,7 @@ async def drain(ctx, port, received, count, read, restarted):
 @pytest.mark.parametrize("after", [1, 2, 3, 5, 8, 13, 30])
 def test_restart(taking, after):
     """After a restart the next list is written from its first word."""
-    dut = Restartable(TINY)
+    dut = built(Restartable, TINY)
     dropped = Lists(TINY, [(FAR + 64, 16 * 41, False)])
     kept = Lists(TINY, [(FAR, 16 * 9, False), (FAR + 64, 8, False)])
     bench, outputs, restarted = StreamBench(dut), (*dut.requests, *dut.sides), []
@@ -317,7 +319,7 @@ def test_memory_equals_the_design(name):
 def test_elements_keep_their_low_bits(entries):
     """The bits above are 0, where an element is and where none is."""
     element = Element(TINY.entry_width, 8)
-    dut, bus = StripedWriter(TINY, element), TINY.bus_bytes
+    dut, bus = built(StripedWriter, TINY, element), TINY.bus_bytes
     rows = [number * 0x9E37_79B9_7F4A % 2**element.width for number in range(1, entries + 1)]
     pairs = [rows[at:at + bus // 4] for at in range(0, entries, bus // 4)] or [[]]
     words = [{"data": sum(row << 64 * place for place, row in enumerate(pair)),

@@ -12,6 +12,7 @@ from hotrow_rtl.lists.unpacker_packer import Packer, Unpacker
 from hotrow_rtl.lists.wide_packer import WidePacker, list_packer
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 PATTERNS = pytest.mark.parametrize(
     "gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED), (RAGGED, RAGGED)],
@@ -67,7 +68,8 @@ def test_unpacker_gives_every_element(preset, element_bytes, gaps, pauses):
                       count))
         expected += [(value, int(faults[i // per_word]), i == count - 1)
                      for i, value in enumerate(values)]
-    elements, _ = unpack(Unpacker(config, 8 * element_bytes, element_bytes), lists, gaps, pauses)
+    dut = built(Unpacker, config, 8 * element_bytes, element_bytes)
+    elements, _ = unpack(dut, lists, gaps, pauses)
     assert elements == expected, "seed 11"
     assert any(fault for _, fault, _ in elements), "the words must carry faults"
 
@@ -76,7 +78,7 @@ def test_unpacker_rate_is_one_element_a_cycle():
     config, count = PRESETS["tiny"], 200
     words = [{"data": word, "fault": 0, "last": i == count // 4 - 1}
              for i, word in enumerate(words_of(range(count), 4, config.bus_bytes))]
-    elements, cycles = unpack(Unpacker(config, 32, 4), [(words, count)], STEADY, STEADY)
+    elements, cycles = unpack(built(Unpacker, config, 32, 4), [(words, count)], STEADY, STEADY)
     assert [value for value, _, _ in elements] == list(range(count))
     assert cycles <= count + Unpacker.latency + 6
 
@@ -86,10 +88,10 @@ def test_values_keep_their_shape():
     config = PRESETS["tiny"]
     entry = row_entry.const({"row": 0x12345678, "table": 9}).as_bits()
     word = {"data": entry, "fault": 0, "last": 1}
-    elements, _ = unpack(Unpacker(config, row_entry, 8), [([word], 1)], STEADY, STEADY)
+    elements, _ = unpack(built(Unpacker, config, row_entry, 8), [([word], 1)], STEADY, STEADY)
     assert elements == [(entry, 0, 1)]
     word = {"data": 0xFFFFFABC, "fault": 0, "last": 1}
-    narrow, _ = unpack(Unpacker(config, 12, 4), [([word], 1)], STEADY, STEADY)
+    narrow, _ = unpack(built(Unpacker, config, 12, 4), [([word], 1)], STEADY, STEADY)
     assert narrow == [(0xABC, 0, 1)]
 
 
@@ -129,20 +131,20 @@ def test_packer_writes_every_element(preset, element_bytes, gaps, pauses, absent
                      for i, value in enumerate(values)]
         elements += [{"value": 99, "present": 0, "last": 1}] * absent_end
         expected += packed(values, element_bytes, config.bus_bytes, absent_end)
-    words, _ = pack(Packer(config, 8 * element_bytes, element_bytes), elements, len(expected),
-                    gaps, pauses)
+    dut = built(Packer, config, 8 * element_bytes, element_bytes)
+    words, _ = pack(dut, elements, len(expected), gaps, pauses)
     assert words == expected, "seed 12"
 
 
 def test_packer_skips_absent_elements():
     elements = [{"value": value, "present": value != 2, "last": value == 5}
                 for value in range(1, 6)]
-    words, _ = pack(Packer(PRESETS["tiny"], 32, 4), elements, 1, STEADY, STEADY)
+    words, _ = pack(built(Packer, PRESETS["tiny"], 32, 4), elements, 1, STEADY, STEADY)
     assert words == [(0x5 << 96 | 0x4 << 64 | 0x3 << 32 | 0x1, 0xFFFF, 1)]
 
 
 def test_packer_zero_fills_above_the_value():
-    words, _ = pack(Packer(PRESETS["tiny"], signed(8), 4),
+    words, _ = pack(built(Packer, PRESETS["tiny"], signed(8), 4),
                     [{"value": -2, "present": 1, "last": 1}], 1, STEADY, STEADY)
     assert words == [(0xFE, 0xF, 1)]
 
@@ -150,7 +152,8 @@ def test_packer_zero_fills_above_the_value():
 def test_packer_rate_is_one_element_a_cycle():
     count = 200
     elements = [{"value": i, "present": 1, "last": i == count - 1} for i in range(count)]
-    words, cycles = pack(Packer(PRESETS["tiny"], 32, 4), elements, count // 4, STEADY, STEADY)
+    dut = built(Packer, PRESETS["tiny"], 32, 4)
+    words, cycles = pack(dut, elements, count // 4, STEADY, STEADY)
     assert words == packed(list(range(count)), 4, 16, False)
     assert cycles <= count + Packer.latency + 2
 

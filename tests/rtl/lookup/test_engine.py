@@ -26,6 +26,7 @@ from hotrow_sim.golden.lookup.splitter import split
 from tests.support.benches.command_parts import drop, submit
 from tests.support.benches.list_bench import ListMemory
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = dataclasses.replace(preset("tiny"), planner=False, tables=8, counter_sets=64,
                            miss_entries=32, directory_sets=64, batch_samples=128)
@@ -49,7 +50,7 @@ class Script:
 
     def __init__(self, config, gaps=STEADY, pauses=STEADY):
         self.config, self.gaps, self.pauses = config, gaps, pauses
-        self.dut = LookupEngine(config)
+        self.dut = built(LookupEngine, config)
         self.bench = StreamBench(self.dut)
         self.memory = ListMemory(self.bench, config, gaps=gaps, pauses=pauses)
         self.block = config.burst_beats * config.bus_bytes  # bytes

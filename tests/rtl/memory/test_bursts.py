@@ -10,6 +10,7 @@ from hotrow_rtl.memory.burst_scheduler import BurstScheduler
 from hotrow_rtl.memory.bursts import word_width
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = PRESETS["tiny"]
 
@@ -33,7 +34,7 @@ def owned(bursts, client):
                          ids=["steady", "gaps", "back-pressure", "both"])
 def test_bursts(longest, gaps, pauses):
     seed, config = 5, replace(TINY, burst_beats=max(longest))
-    rng, scheduler = np.random.default_rng(seed), BurstScheduler(config, longest)
+    rng, scheduler = np.random.default_rng(seed), built(BurstScheduler, config, longest)
     bench, top, expected = StreamBench(scheduler), 1 << word_width(config), []
     for client, most in enumerate(longest):
         runs = [(0, 1), (most - 1, 2), (top - 3, 3), (0, 3 * most)]
@@ -63,7 +64,7 @@ def test_bursts(longest, gaps, pauses):
 
 
 def test_longest_list_is_not_truncated():
-    scheduler = BurstScheduler(TINY, (4,))
+    scheduler = built(BurstScheduler, TINY, (4,))
     bench = StreamBench(scheduler)
     bench.source(scheduler.requests[0], [{"address": 0, "bytes": (1 << LIST_BYTES_WIDTH) - 1}])
     taken = bench.sink(scheduler.bursts, 50, more=True,
@@ -82,7 +83,7 @@ def test_longest_list_is_not_truncated():
 
 
 def test_client_without_space_gets_no_burst_and_delays_no_other():
-    scheduler = BurstScheduler(TINY, (4, 4))
+    scheduler = built(BurstScheduler, TINY, (4, 4))
     bench = StreamBench(scheduler)
     for request in scheduler.requests:
         bench.source(request, [{"address": 0, "bytes": 16 * 40}])

@@ -11,6 +11,7 @@ from hotrow_rtl.memory.region_check import RegionCheck
 from hotrow_sim.golden.region_check import Region, check_operand, unpack_address
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 CONFIG = replace(preset("tiny"), handles=8, address_width=40)
 REGIONS = {
@@ -54,7 +55,7 @@ def payload(address, size, write):
 
 def run(accesses, gaps, pauses):
     """Register the regions, check the accesses; return the verdicts and the number of cycles."""
-    dut = RegionCheck(CONFIG)
+    dut = built(RegionCheck, CONFIG)
     bench = StreamBench(dut)
     registered = {**REGIONS, REMOVED: Region(0x3000, 0x1000, True)}
 
@@ -104,7 +105,7 @@ def test_one_access_per_cycle():
 
 
 def test_nothing_is_registered_after_reset():
-    dut = RegionCheck(CONFIG)
+    dut = built(RegionCheck, CONFIG)
     bench = StreamBench(dut)
     accesses = [(packed_address(handle, 0), 0, False) for handle in range(CONFIG.handles)]
     bench.source(dut.accesses, [payload(*access) for access in accesses],

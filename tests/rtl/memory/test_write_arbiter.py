@@ -7,6 +7,7 @@ from hotrow_rtl.memory.write_arbiter import WriteArbiter
 
 from tests.support.benches.list_bench import ListMemory
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 CONFIG = preset("tiny")
 BUS = CONFIG.bus_bytes
@@ -34,7 +35,7 @@ async def write(ctx, writer, address, words, fills, gap, outcomes):
 @pytest.mark.parametrize("gaps", [STEADY, RAGGED], ids=["steady", "ragged"])
 @pytest.mark.parametrize("latency", [1, 30])
 def test_each_writer_gets_its_outcomes(gaps, latency):
-    rng, dut = np.random.default_rng(4), WriteArbiter(CONFIG)
+    rng, dut = np.random.default_rng(4), built(WriteArbiter, CONFIG)
     bench = StreamBench(dut)
     memory = ListMemory(bench, CONFIG, pauses=gaps, latency=latency)
     memory.accept(dut.client)
@@ -62,7 +63,7 @@ def test_each_writer_gets_its_outcomes(gaps, latency):
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_writer_without_a_request_delays_no_other(side):
-    dut = WriteArbiter(CONFIG)
+    dut = built(WriteArbiter, CONFIG)
     bench, outcomes = StreamBench(dut), []
     memory = ListMemory(bench, CONFIG, latency=1)
     memory.accept(dut.client)
@@ -78,7 +79,7 @@ def test_a_writer_without_a_request_delays_no_other(side):
 
 
 def test_second_writer_sends_while_the_first_waits_for_its_outcome():
-    dut = WriteArbiter(CONFIG)
+    dut = built(WriteArbiter, CONFIG)
     bench, client, ended = StreamBench(dut), dut.client, ([], [])
     for side in range(2):
         async def run(ctx, side=side):

@@ -9,6 +9,7 @@ from hotrow_sim.memory import Behaviour, MemoryModel
 
 from tests.support.axi_responders import write_responder
 from tests.support.benches.stream_bench import STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY, WIDE = PRESETS["tiny"], PRESETS["alveo-u55c"]
 BASE, SIZE = 0xA_0000_0000, 1 << 16
@@ -26,7 +27,7 @@ class Bench(StreamBench):
     """A result port with a memory."""
 
     def __init__(self, config, clients, behaviour=MEMORIES["ideal"], **options):
-        self.config, self.port = config, DmaWritePort(config, clients, **options)
+        self.config, self.port = config, built(DmaWritePort, config, clients, **options)
         super().__init__(self.port)
         self.model = MemoryModel()
         self.array = np.random.default_rng(1).integers(0, 256, SIZE, dtype=np.uint8)

@@ -9,6 +9,7 @@ from hotrow_rtl.contract.encoding import Status
 from hotrow_rtl.mover.completion import MoveCompletion
 
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 FAULTS = {1: Status.SLVERR, 2: Status.DECERR, 3: Status.TIMEOUT}
@@ -55,7 +56,7 @@ def drawn(rng, ports, count):
 @pytest.mark.parametrize("busy", [1.0, 0.4])
 def test_sums_and_the_error_with_the_lowest_index(ports, busy):
     rng = np.random.default_rng(ports)
-    dut = MoveCompletion(replace(TINY, row_ports=ports))
+    dut = built(MoveCompletion, replace(TINY, row_ports=ports))
     bench = StreamBench(dut)
     rounds = [(count, drawn(rng, ports, count)) for count in (1, 100, 7, 60, 3)]
 

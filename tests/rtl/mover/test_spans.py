@@ -22,6 +22,7 @@ from tests.support.benches.row_bench import (
     compare,
 )
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 ROOMY = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024)  # for any bus
 BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8),
@@ -218,7 +219,7 @@ def test_cycles_follow_the_model(config, count, latency, pattern):
 
 
 def test_pieces_come_without_a_gap():
-    dut = SpanChunks()
+    dut = built(SpanChunks)
     bench, seen, ready = StreamBench(dut), [], cycle((1, 1, 0, 1, 0, 0))
 
     async def drive(ctx):

@@ -6,6 +6,7 @@ import pytest
 from hotrow_rtl.primitives.fifo import RamFifo
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 
 @pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED),
@@ -24,7 +25,7 @@ def test_first_in_first_out(depth, gaps, pauses):
 
 
 def test_capacity_and_level():
-    fifo = RamFifo(8, 4)
+    fifo = built(RamFifo, 8, 4)
     bench, levels = StreamBench(fifo), []
     bench.source(fifo.i, range(5))
 
@@ -39,7 +40,7 @@ def test_capacity_and_level():
 
 
 def test_clear_drops_all_payloads():
-    fifo = RamFifo(8, 4)
+    fifo = built(RamFifo, 8, 4)
     bench = StreamBench(fifo)
 
     async def drive(ctx):

@@ -7,6 +7,7 @@ from amaranth.lib import data
 from hotrow_rtl.primitives.ram import ClearedRam, Ram
 
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 ENTRY = data.StructLayout({"valid": 1, "number": 7})
 DEPTH = 6
@@ -37,7 +38,7 @@ async def read(ctx, ram, address):
 @pytest.mark.parametrize("reads_old, expected", [(True, 3), (False, 0xFC)])
 def test_a_read_of_the_row_being_written(reads_old, expected):
     """The old row, or data that shows that the read is undefined."""
-    ram = Ram(8, DEPTH, reads_old=reads_old)
+    ram = built(Ram, 8, DEPTH, reads_old=reads_old)
 
     async def scenario(ctx):
         await write(ctx, ram, 2, 3)
@@ -49,7 +50,7 @@ def test_a_read_of_the_row_being_written(reads_old, expected):
 
 
 def test_parts_and_read_clear():
-    ram = Ram(8, DEPTH, parts=2)
+    ram = built(Ram, 8, DEPTH, parts=2)
 
     async def scenario(ctx):
         await write(ctx, ram, 1, 0x21, 0b11)
@@ -63,7 +64,7 @@ def test_parts_and_read_clear():
 @pytest.mark.parametrize("valid_only", [False, True], ids=["all bits", "valid only"])
 def test_sweeps(valid_only):
     """Every row is cleared, after reset and on request; a write during a sweep is ignored."""
-    ram = ClearedRam(ENTRY, DEPTH, valid_only=valid_only)
+    ram = built(ClearedRam, ENTRY, DEPTH, valid_only=valid_only)
 
     async def scenario(ctx):
         for _ in range(2):

@@ -6,6 +6,7 @@ from hotrow_rtl.primitives.single_entry_fifo import SingleEntryFifo
 from hotrow_rtl.primitives.skid_buffer import SkidBuffer
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 PAIR = data.StructLayout({"first": 5, "second": data.ArrayLayout(3, 2)})
 
@@ -32,7 +33,7 @@ def test_order_and_rate(gaps, pauses, buffer, every):
 
 @pytest.mark.parametrize("rigid", [False, True], ids=["", "rigid"])
 def test_a_stall_without_a_payload_stops_only_a_rigid_buffer(rigid):
-    buffer = SkidBuffer(8, rigid=rigid)
+    buffer = built(SkidBuffer, 8, rigid=rigid)
     bench = StreamBench(buffer)
 
     async def drive(ctx):

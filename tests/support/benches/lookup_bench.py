@@ -8,6 +8,7 @@ from hotrow_rtl.contract.encoding import BatchFlag, Opcode
 from hotrow_rtl.lookup.reader.reader import LookupReader
 from hotrow_sim.golden.lookup.reader import read_batch
 
+from ..simulation import built
 from .command_parts import register
 from .list_bus import ListBus
 from .stream_bench import STEADY, StreamBench
@@ -146,7 +147,7 @@ class Trace:
 
     def __init__(self, config, batches, gaps=STEADY, pauses=STEADY, id_faults=None,
                  length_faults=None, beats=None, latency=3, verdict_pauses=STEADY):
-        dut = LookupReader(config)
+        dut = built(LookupReader, config)
         bench = StreamBench(dut)
         memory = ListBus(bench, config, latency=latency)
         commands = []

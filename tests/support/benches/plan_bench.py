@@ -9,6 +9,7 @@ from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, PLAN_LISTS
 from hotrow_rtl.lookup.engine import LookupEngine
 from hotrow_sim.model.lookup_engine import LookupEngine as Model
 
+from ..simulation import built
 from .command_parts import drop, register, submit
 from .list_bench import ListMemory
 from .stream_bench import STEADY, StreamBench
@@ -52,7 +53,7 @@ class PlanBench:
 
     def __init__(self, config, last_rows, gaps=STEADY, pauses=STEADY):
         self.config, self.pauses = config, pauses
-        self.dut = LookupEngine(config)
+        self.dut = built(LookupEngine, config)
         self.bench = StreamBench(self.dut)
         self.memory = ListMemory(self.bench, config, gaps=gaps, pauses=pauses)
         most = config.directory_partitions.bit_length() - 1

@@ -14,6 +14,7 @@ from hotrow_sim.memory import Behaviour, MemoryModel
 from hotrow_sim.model.move_engine import MoveEngine
 
 from ..axi_responders import read_responder, write_responder
+from ..simulation import built
 from .command_parts import register, submit
 from .stream_bench import STEADY, StreamBench
 
@@ -175,7 +176,7 @@ class RowBench:
     def __init__(self, config, read=CALM, write=CALM, timeout=0, seed=0, gaps=STEADY,
                  dram=None):
         self.config, self.gaps = config, gaps
-        self.dut = self.make(config)
+        self.dut = built(self.make, config)
         self.bench = StreamBench(self.dut)
         self.image = np.random.default_rng(seed).integers(0, 256, SIZE, np.uint8)
         self.model = MemoryModel(dram)

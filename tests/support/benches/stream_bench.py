@@ -9,11 +9,11 @@ from itertools import cycle
 from random import Random
 
 from amaranth.hdl import Const, Value
-from amaranth.sim import Simulator
+
+from ..simulation import Simulation
 
 STEADY = (0,)
 RAGGED = (0, 0, 3, 1)
-PERIOD = 1e-8
 IDLE_CYCLES = 12
 
 
@@ -30,7 +30,7 @@ class StreamBench:
     Parameters
     ----------
     dut : wiring.Component
-        Clocked by "sync".
+        Clocked by "sync"; of `built`, so that cases share its simulator.
 
     Attributes
     ----------
@@ -43,9 +43,8 @@ class StreamBench:
         self.cycles = 0
         self._unfinished = {}
         self._sinks = []  # (stream, name)
-        self._simulator = Simulator(dut)
-        self._simulator.add_clock(PERIOD)
-        self._simulator.add_testbench(self._count, background=True)
+        self._simulation = Simulation.of(dut)
+        self._simulation.add(self._count, background=True)
 
     def source(self, stream, payloads, gaps=STEADY):
         """Send `payloads` (values for `ctx.set`) in order, with `gaps` idle cycles before each.
@@ -128,11 +127,11 @@ class StreamBench:
         while name in self._unfinished:
             name += "'"
         self._unfinished[name] = coroutine
-        self._simulator.add_testbench(watched)
+        self._simulation.add(watched)
 
     def background(self, coroutine):
         """Add a responder, which need not finish."""
-        self._simulator.add_testbench(coroutine, background=True)
+        self._simulation.add(coroutine, background=True)
 
     def run(self, limit):
         """Run until every process has finished; return the cycles used.
@@ -153,8 +152,8 @@ class StreamBench:
                     assert not ctx.get(stream.valid), f"{name}: a payload more than expected"
                 await ctx.tick()
         if self._sinks:
-            self._simulator.add_testbench(idle)
-        self._simulator.run()
+            self._simulation.add(idle)
+        self._simulation.run()
         self.cycles = ended[0] if ended else self.cycles
         return self.cycles
 

@@ -9,6 +9,7 @@ from hotrow_rtl.lookup.banks.bypass_table import BypassTable, DependencyReducer,
 from hotrow_sim.cost.design_memory import memory_bits
 
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 NEVER = -1
@@ -16,7 +17,7 @@ NEVER = -1
 
 def test_the_newest_batch_of_the_entries_that_were_asked():
     """Few entries, rows back to back, so that what is on its way to the table counts."""
-    rng, dut = np.random.default_rng(1), BypassTable(TINY)
+    rng, dut = np.random.default_rng(1), built(BypassTable, TINY)
     bench, last, told = StreamBench(dut), {}, []
 
     async def begin(ctx, batch, unretired):
@@ -68,7 +69,7 @@ def test_the_newest_batch_of_the_entries_that_were_asked():
 
 def test_the_newest_of_all_banks():
     config = replace(TINY, name="bus-32", bus_bytes=32, directory_sets=128)
-    rng, dut = np.random.default_rng(2), DependencyReducer(config)
+    rng, dut = np.random.default_rng(2), built(DependencyReducer, config)
     bench = StreamBench(dut)
 
     async def check(ctx):

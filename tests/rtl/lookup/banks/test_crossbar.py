@@ -17,6 +17,7 @@ from hotrow_sim.cycles.bank_crossbar import crossbar_cycles
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 from tests.support.restart_harness import Case, check_restart, payload
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 SMALL = dataclasses.replace(TINY, name="small", lane_banks=1)
@@ -98,7 +99,7 @@ def expected(config, beats):
 
 
 def ring_of(config):
-    return bank_crossbar(config, 12, REQUEST, SHARED, ANSWER)
+    return built(bank_crossbar, config, 12, REQUEST, SHARED, ANSWER)
 
 
 def check(config, beats, taken):

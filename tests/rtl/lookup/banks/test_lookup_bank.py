@@ -24,6 +24,7 @@ from hotrow_sim.golden.lookup.miss_table import MissTable
 from hotrow_sim.golden.lookup.planner import NEVER, Planner
 
 from tests.support.benches.stream_bench import STEADY, StreamBench
+from tests.support.simulation import built
 
 FIND, INSTALL, REMOVE, PLAN, MARK = DirectoryOp
 TINY = replace(preset("tiny"), directory_sets=32, directory_partitions=2, stamp_bits=5)
@@ -124,7 +125,7 @@ class Player:
 
     def __init__(self, config, policy="lru", admission=False, gaps=STEADY):
         self.config, self.policy, self.gaps = config, policy, gaps
-        self.dut, self.golden = LookupBank(config), Golden(config, policy, admission)
+        self.dut, self.golden = built(LookupBank, config), Golden(config, policy, admission)
         self.admission = admission
         self.bench = StreamBench(self.dut)
         self.fired, self.wanted = [], []
@@ -339,7 +340,7 @@ def test_without_a_planner_only_edits_and_equal_sets_are_waited_for():
 @pytest.mark.parametrize("config", [TINY, PLAIN], ids=lambda config: config.name)
 def test_restart_drops_the_requests_in_flight(config):
     """At every age; nothing of them is found afterwards."""
-    dut = LookupBank(config)
+    dut = built(LookupBank, config)
     bench = StreamBench(dut)
     row = {"bank_key": 77, "miss": 1, "epoch": 1}
 

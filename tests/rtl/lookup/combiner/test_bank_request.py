@@ -17,6 +17,7 @@ from hotrow_rtl.lookup.combiner.bank_request import BankRequestStage
 from hotrow_rtl.lookup.hashing.row_location import split_key
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)
 CONFIGS = [TINY, dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
@@ -59,7 +60,7 @@ def check(config, at, beat, out):
 @pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, STEADY), (STEADY, RAGGED)],
                          ids=["steady", "gaps", "back-pressure"])
 def test_requests_of_owners(config, gaps, pauses):
-    dut, beats = BankRequestStage(config), beats_of(config, 60, seed=9)
+    dut, beats = built(BankRequestStage, config), beats_of(config, 60, seed=9)
     bench = StreamBench(dut)
     bench.source(dut.combined, beats, gaps)
     taken = bench.sink(dut.beats, len(beats), pauses)

@@ -11,6 +11,7 @@ from hotrow_rtl.lookup.combiner.pipeline_depth import latency
 from hotrow_sim.golden.lookup.combiner import owners
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
@@ -92,7 +93,7 @@ def read(beat):
 
 
 def run(config, batches, gaps=STEADY, pauses=STEADY):
-    dut = Combiner(config)
+    dut = built(Combiner, config)
     bench = StreamBench(dut)
     beats = [beat for batch in batches for beat in batch]
     bench.source(dut.beats, beats, gaps)
@@ -149,7 +150,7 @@ def test_rate_and_latency(rows):
 
 
 def test_hot_row_has_one_owner_in_its_window():
-    dut = Combiner(TINY)
+    dut = built(Combiner, TINY)
     bench = StreamBench(dut)
     lookup = {"present": 1, "key": {"row": 77, "table": 3}}
     reach = TINY.window_beats + 1
@@ -168,7 +169,7 @@ class Player:
     """Beats to a combiner whose output is taken at once, with restarts in between."""
 
     def __init__(self):
-        self.dut, self.taken = Combiner(TINY), []
+        self.dut, self.taken = built(Combiner, TINY), []
         self.bench = StreamBench(self.dut)
         self.bench.background(self.take)
 

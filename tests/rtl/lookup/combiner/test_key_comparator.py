@@ -4,6 +4,7 @@ import pytest
 from hotrow_rtl.lookup.combiner.key_comparator import KeyComparator
 
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 WIDTH = 9
 
@@ -11,7 +12,7 @@ WIDTH = 9
 @pytest.mark.parametrize("lanes, beats", [(4, 2), (2, 5)])
 def test_matches(lanes, beats):
     """Keys that differ in one bit, whichever, do not match; a stalled beat keeps its place."""
-    draw, dut = random.Random(1), KeyComparator(WIDTH, lanes, beats)
+    draw, dut = random.Random(1), built(KeyComparator, WIDTH, lanes, beats)
     bench, window = StreamBench(dut), []  # keys of the beats inside, the newest first
 
     def keys(base):

@@ -9,6 +9,7 @@ from hotrow_rtl.lookup.counters.bank import CounterBank
 from hotrow_rtl.lookup.hashing.row_location import split_counter_key
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench, pulse
+from tests.support.simulation import built
 
 TINY = dataclasses.replace(preset("tiny"), counter_sets=64, counter_ways=3, counter_bits=5)
 MOST = (1 << TINY.counter_bits) - 1
@@ -40,7 +41,8 @@ class Rules:
 
 @pytest.mark.parametrize("seed, gaps", [(0, STEADY), (1, RAGGED), (2, STEADY)])
 def test_counts_credits_and_clears(seed, gaps):
-    rng, dut, rules, expected = np.random.default_rng(seed), CounterBank(TINY), Rules(), []
+    rng, rules, expected = np.random.default_rng(seed), Rules(), []
+    dut = built(CounterBank, TINY)
     bench, keys = StreamBench(dut), rng.integers(0, 1 << TINY.bank_key_width, 120)
     rounds = 3
     part = 150

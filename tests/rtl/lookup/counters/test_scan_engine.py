@@ -19,6 +19,7 @@ from hotrow_sim.golden.lookup.combiner import owners
 from hotrow_sim.golden.lookup.counters import Counters, pack_key, unpack_key
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 
@@ -121,7 +122,7 @@ class Bench:
 
     def __init__(self, config, steps, gaps=STEADY, pauses=STEADY):
         self.config, self.steps = config, steps
-        self.dut, self.golden = CountedBanks(config), Counters(config)
+        self.dut, self.golden = built(CountedBanks, config), Counters(config)
         self.gaps, self.pauses = gaps, pauses
         self.cycles, self.models = [], []
 

@@ -26,6 +26,7 @@ from hotrow_sim.golden.lookup import directory as golden
 
 from tests.support.benches.list_bench import ListMemory
 from tests.support.benches.stream_bench import STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = dataclasses.replace(preset("tiny"), planner=False, arithmetic=False, lane_banks=1,
                            bus_bytes=8, burst_beats=8, row_ports=1)
@@ -285,7 +286,7 @@ class Lists:
 
 def run(config, lists, gaps=STEADY, pauses=STEADY):
     """Through the played ring, as ragged as memory and sinks; the ring afterwards."""
-    dut = InstallRemove(config)
+    dut = built(InstallRemove, config)
     bench = Lists(config, dut, gaps, pauses)
     ring = Ring(bench.bench, dut, config, gaps, pauses)
     bench.run(lists)

@@ -30,6 +30,7 @@ from tests.rtl.lookup.directory.install_remove_bench import (
     tables_of,
 )
 from tests.support.benches.stream_bench import RAGGED, STEADY
+from tests.support.simulation import built
 
 
 @pytest.mark.parametrize("config, gaps, pauses", [
@@ -58,7 +59,7 @@ def test_lists_equal_golden(config, gaps, pauses):
     pytest.param(WIDE, STEADY, STEADY, id="bus-64", marks=pytest.mark.long)])
 def test_lists_through_the_crossbar(config, gaps, pauses):
     first = rows(config, 60, seed=5, wrong=0.1)
-    Lists(config, ListedDirectory(config), gaps, pauses).run([
+    Lists(config, built(ListedDirectory, config), gaps, pauses).run([
         List(Opcode.INSTALL, first),
         List(Opcode.REMOVE, first[::3]),
         List(Opcode.INSTALL, np.repeat(first[:9], 3, axis=0)),
@@ -109,7 +110,7 @@ def test_one_entry_a_cycle(config, wrong):
 def test_restart_forgets_the_list(after):
     """The next list starts from whatever the ring had done; its counts are its own."""
     config, begun, seed = TINY, [], 6
-    dut = InstallRemove(config)
+    dut = built(InstallRemove, config)
     bench = Lists(config, dut, pauses=(0, 0, 2))
     ring = Ring(bench.bench, dut, config, pauses=(0, 1))
     dropped = List(Opcode.INSTALL, rows(config, 40, seed, wrong=0.2))
@@ -154,7 +155,7 @@ def cycles_and_model(config, entries):
     keys = entries[:, 1].astype(np.uint64) << np.uint64(ROW_NUMBER_WIDTH) | entries[:, 0].astype(
         np.uint64)
     banks = split_key(config, keys)[0].tolist()
-    cycles = Lists(config, ListedDirectory(config)).run([List(Opcode.INSTALL, entries)])
+    cycles = Lists(config, built(ListedDirectory, config)).run([List(Opcode.INSTALL, entries)])
     return cycles, list_cycles(valid, LATENCY + 1, banks), list_cycles(valid, LATENCY + 1)
 
 
@@ -182,5 +183,5 @@ def test_rows_of_one_bank_wait_for_each_other():
 
 def test_clear_takes_a_sweep():
     everything = List(Opcode.REMOVE, np.zeros((0, 2)), flags=AllFlag.ALL)
-    cycles = Lists(FOUR_LANES, ListedDirectory(FOUR_LANES)).run([everything] * 3)
+    cycles = Lists(FOUR_LANES, built(ListedDirectory, FOUR_LANES)).run([everything] * 3)
     assert cycles == 3 * clear_cycles(FOUR_LANES)

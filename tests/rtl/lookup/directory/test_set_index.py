@@ -11,6 +11,7 @@ from hotrow_sim.golden.lookup.counters import unpack_key
 from hotrow_sim.golden.lookup.directory import Directory
 
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 CONFIGS = [
@@ -24,7 +25,7 @@ BANK = 5
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_sets_and_tags(config):
     """Rows that differ in one bit differ in a set or a tag, in every partition."""
-    rng, dut = np.random.default_rng(1), SetIndex(config)
+    rng, dut = np.random.default_rng(1), built(SetIndex, config)
     bench, most = StreamBench(dut), log2(config.directory_partitions)
     base = int(rng.integers(1 << config.bank_key_width - 1))
     keys = [base, *(base ^ 1 << bit for bit in range(config.bank_key_width))]

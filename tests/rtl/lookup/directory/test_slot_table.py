@@ -21,6 +21,7 @@ from hotrow_sim.golden.lookup.replacement_policy import POLICIES
 from hotrow_sim.golden.lookup.slot_table import Slots
 
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 FIND, INSTALL, REMOVE, PLAN, MARK = DirectoryOp
 TINY = replace(preset("tiny"), directory_sets=32, directory_partitions=2, stamp_bits=5)
@@ -46,7 +47,7 @@ class Player:
         self.config, self.seed = config, seed
         self.directory = Directory(config)
         self.model = Slots(config, policy, admission, writes)
-        self.dut = SlotTable(config)
+        self.dut = built(SlotTable, config)
         self.bench = StreamBench(self.dut)
         self.setting = {"policy": Policy[policy.upper()], "admission": admission, "writes": writes}
         self.restart()

@@ -9,6 +9,7 @@ from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, ResultAddresses, 
 from hotrow_sim.cost.design_memory import memory_bits
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 NUMBERS = range(len(LISTS))
@@ -27,7 +28,7 @@ class Bench:
 
     def __init__(self, given, gaps=STEADY, pauses=STEADY, seed=0):
         self.given, self.draw = given, random.Random(seed)
-        self.dut = dut = ResultAddresses(TINY)
+        self.dut = dut = built(ResultAddresses, TINY)
         self.bench = StreamBench(dut)
         self.wanted = [[addresses[number] for addresses, opened in given if number in opened]
                        for number in NUMBERS]
@@ -91,7 +92,7 @@ def test_a_writer_that_waits_keeps_none_from_theirs():
     """Nothing is taken of the first list: the others' addresses of every command come."""
     given = [([1024 * turn + 64 * number for number in NUMBERS], list(NUMBERS))
              for turn in range(BATCHES_IN_FLIGHT)]
-    dut = ResultAddresses(TINY)
+    dut = built(ResultAddresses, TINY)
     bench = StreamBench(dut)
     bench.source(dut.start, [{"addresses": addresses, "opened": 0b1111} for addresses, _ in given])
     taken = [bench.sink(dut.requests[number], BATCHES_IN_FLIGHT,

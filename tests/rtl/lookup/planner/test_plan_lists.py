@@ -10,6 +10,7 @@ from hotrow_sim.golden.lookup.counters import pack_key
 from hotrow_sim.golden.lookup.directory import Directory
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 LANES = range(TINY.lanes)
@@ -61,7 +62,7 @@ def present(p, read=lambda value: value):
     pytest.param(RAGGED, STEADY, id="gaps", marks=pytest.mark.slow),
     pytest.param(STEADY, RAGGED, id="back-pressure", marks=pytest.mark.slow)])
 def test_lists_and_counts(gaps, pauses):
-    rng, dut = np.random.default_rng(7), PlanLists(TINY)
+    rng, dut = np.random.default_rng(7), built(PlanLists, TINY)
     bench, batches = StreamBench(dut), [beats(rng, count) for count in (1, 30, 2, 17)]
     counted, lists = [], {"fill_slots": [], "victim_slots": [], "victims": []}
 

@@ -12,6 +12,7 @@ from hotrow_sim.golden.lookup.counters import pack_key
 from hotrow_sim.golden.lookup.directory import Directory
 
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 CONFIGS = [TINY, preset("ecp5"), preset("alveo-u55c"),
@@ -25,7 +26,7 @@ def test_the_row_is_that_of_the_tag(config):
     row = rng.integers(0, 1 << config.row_width, count)
     starts = Directory(config).set_starts(table, row, np.zeros(count, int), np.zeros(count, int))
     _, rests = split_key(config, pack_key(config, table, row))
-    dut = VictimKey(config)
+    dut = built(VictimKey, config)
     bench = StreamBench(dut)
 
     async def check(ctx):
@@ -47,7 +48,7 @@ def test_the_row_is_that_of_the_tag(config):
 
 
 def test_a_step_waits():
-    dut = VictimKey(TINY)
+    dut = built(VictimKey, TINY)
     bench = StreamBench(dut)
 
     async def check(ctx):

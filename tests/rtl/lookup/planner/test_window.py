@@ -10,6 +10,7 @@ from hotrow_sim.golden.lookup.counters import Counters
 from hotrow_sim.model.planner import PlanEngine
 
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 CONFIG = replace(preset("tiny"), stamp_bits=4)  # up to 4 batches
 WORD = 0xFFFF_FFFF
@@ -19,7 +20,7 @@ class Window:
     """The window and the model of the card's batches, asked alike."""
 
     def __init__(self):
-        self.dut, self.model = PlanWindow(CONFIG), PlanEngine(CONFIG, Counters(CONFIG))
+        self.dut, self.model = built(PlanWindow, CONFIG), PlanEngine(CONFIG, Counters(CONFIG))
         self.bench, self.seen = StreamBench(self.dut), set()
 
     async def pulse(self, ctx, signal):

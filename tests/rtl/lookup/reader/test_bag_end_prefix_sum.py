@@ -6,6 +6,7 @@ from hotrow_rtl.lookup.reader.bag_end_prefix_sum import BagEndPrefixSum
 from hotrow_rtl.lookup.reader.batch_descriptor import LENGTH_WIDTH, chunk_bags
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 BAGS = chunk_bags(TINY)
@@ -37,7 +38,7 @@ def batches(draw):
                          ids=["steady", "ragged"])
 def test_ends(gaps, pauses):
     chunks, wanted = zip(*batches(random.Random(5)), strict=True)
-    dut = BagEndPrefixSum(TINY)
+    dut = built(BagEndPrefixSum, TINY)
     bench = StreamBench(dut)
     bench.source(dut.chunks, chunks, gaps)
     taken = bench.sink(dut.ends, len(chunks), pauses, read=lambda p: (

@@ -6,6 +6,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.reader.length_sum import LENGTH_BYTES, LengthSum
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 PER_WORD = TINY.bus_bytes // LENGTH_BYTES
@@ -16,7 +17,7 @@ PER_WORD = TINY.bus_bytes // LENGTH_BYTES
 def test_lists_one_after_the_other(gaps, pauses):
     """The next list waits at `start` while one is summed; what a word holds beyond does not count.
     """
-    rng, dut = np.random.default_rng(3), LengthSum(TINY)
+    rng, dut = np.random.default_rng(3), built(LengthSum, TINY)
     counts = [1, PER_WORD, PER_WORD + 1, 3 * PER_WORD, 2, 5 * PER_WORD - 1]
     starts, words, wanted = [], [], []
     for number, count in enumerate(counts):

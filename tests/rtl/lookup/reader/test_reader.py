@@ -19,6 +19,7 @@ from tests.support.benches.lookup_bench import (
     register_tables,
 )
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 CONFIGS = {bus: dataclasses.replace(
@@ -204,7 +205,7 @@ def test_fault_marks_the_ids_of_its_word():
 
 def test_a_faulty_word_is_not_called_out_of_range():
     """Its data mean nothing, even where they look like a row that the table does not have."""
-    dut = RangeCheck(TINY)
+    dut = built(RangeCheck, TINY)
     bench = StreamBench(dut)
     lanes = [{"present": 1, "id": (1 << 64) - 1, "table": 1, "fault": fault} for fault in range(4)]
 
@@ -290,7 +291,7 @@ def test_other_lengths_in_the_second_pass(first, length):
 def test_restart_forgets_batches_and_keeps_the_tables(flags, afters):
     """In the middle of one batch, with the next one requested; the batches after it are right."""
     config = CONFIGS[16]
-    dut = LookupReader(config)
+    dut = built(LookupReader, config)
     bench = StreamBench(dut)
     memory = ListBus(bench, config, latency=8)
 

@@ -11,6 +11,7 @@ from hotrow_sim.cost.lookup import cold_sample_bitmap_bits
 from hotrow_sim.cycles.cold_sample_bitmap import listing_cycles, write_rounds
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
@@ -81,7 +82,7 @@ class Bench:
 
     def __init__(self, config, gaps=STEADY, pauses=STEADY, late=0):
         self.config, self.gaps, self.pauses, self.late = config, gaps, pauses, late
-        self.dut = ColdSampleBitmap(config)
+        self.dut = built(ColdSampleBitmap, config)
         self.bench = StreamBench(self.dut)
         self.lists = {"popular": [], "nonpopular": []}
         self.entered, self.ended = [], {"popular": [], "nonpopular": []}

@@ -11,6 +11,7 @@ from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cost.lookup import miss_numbers_bits
 
 from tests.support.benches.stream_bench import StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256, directory_sets=256,
@@ -56,7 +57,7 @@ def test_equals_a_list(config, places, idle):
             turns.append((None, None))
         turns.append(each)
     turns += [(None, None)] * MissNumberBank.latency
-    dut = MissNumberBank(config)
+    dut = built(MissNumberBank, config)
     bench, told = StreamBench(dut), []
 
     async def drive(ctx):

@@ -30,6 +30,7 @@ from hotrow_sim.golden.lookup.combiner import owners
 from hotrow_sim.golden.lookup.miss_table import MissTable
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = dataclasses.replace(preset("tiny"), planner=False, lane_banks=1)
 WIDE = dataclasses.replace(TINY, name="bus-64", lane_banks=2, bus_bytes=64, counter_sets=256,
@@ -227,7 +228,7 @@ def check_lists(batches, taken):
 
 
 def run(config, batches, gaps=STEADY, pauses=STEADY, list_pauses=STEADY):
-    dut = NumberedRing(config)
+    dut = built(NumberedRing, config)
     bench = StreamBench(dut)
     beats = [beat for batch in batches for beat in batch.beats]
     bench.source(dut.answered, beats, gaps)
@@ -282,7 +283,7 @@ def test_rate_and_latency(hits):
                          ids=["both", "listed-first", "beats-first"])
 def test_one_beat_a_cycle(pauses, list_pauses, every):
     """Without a ring behind: as fast as the slower of the two outputs is taken."""
-    batch, dut = Batch(TINY, 50, 100, seed=3), MissNumbering(TINY)
+    batch, dut = Batch(TINY, 50, 100, seed=3), built(MissNumbering, TINY)
     bench = StreamBench(dut)
     bench.source(dut.answered, batch.beats)
     bench.sink(dut.beats, 50, (pauses,), "beats")

@@ -12,6 +12,7 @@ from hotrow_sim.cost.lookup import miss_table_bits
 from hotrow_sim.golden.lookup.miss_table import MissTable
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 TWO_SETS = dataclasses.replace(TINY, name="two-sets", miss_entries=32)
@@ -41,7 +42,7 @@ class Driver:
     """Enters rows as early as the distance allows; `told` is what the bank answered to each."""
 
     def __init__(self, config):
-        self.config, self.dut = config, MissTableBank(config)
+        self.config, self.dut = config, built(MissTableBank, config)
         self.bench = StreamBench(self.dut)
         self.cycle, self.entered, self.told = 0, [], []
         self.rng = np.random.default_rng(0)

@@ -8,6 +8,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.splitter.sample_partition import SamplePartition
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench, pulse
+from tests.support.simulation import built
 
 TINY = dataclasses.replace(preset("tiny"), batch_samples=128)
 ONE = dataclasses.replace(TINY, name="one-lane", lookup_lanes=1, lane_banks=1)
@@ -26,7 +27,7 @@ class PartitionBench(StreamBench):
     """
 
     def __init__(self, config, batches, pauses):
-        super().__init__(SamplePartition(config))
+        super().__init__(built(SamplePartition, config))
         self.config, self.marks, self.over = config, np.zeros((2, config.batch_samples), bool), 0
         self.lists = {name: [[]] for name in ("popular", "nonpopular")}
         self.source(self.dut.batches, [{"samples": len(marks)} for marks in batches])

@@ -19,6 +19,7 @@ from hotrow_rtl.primitives.stream_routing import fork
 from hotrow_sim.golden.lookup.combiner import owners
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = dataclasses.replace(preset("tiny"), planner=False)
 ONE_LANE = dataclasses.replace(TINY, name="one-lane", lookup_lanes=1, lane_banks=1)
@@ -123,7 +124,7 @@ class Batch:
 
 
 def run(config, batches, gaps=STEADY, pauses=STEADY):
-    dut = Ends(config)
+    dut = built(Ends, config)
     bench = StreamBench(dut)
     beats = [beat for batch in batches for beat in batch.beats]
     want = [beat for batch in batches for beat in batch.expected()]
@@ -164,7 +165,7 @@ def test_operations_of_a_planner(op):
     """A planned batch has numbers of misses as slots, and no marks; a marked batch has neither."""
     config = dataclasses.replace(preset("tiny"), planner=True)
     batches = [Batch(config, beats, seed) for seed, beats in enumerate((1, 9, 4))]
-    dut = Ends(config, op)
+    dut = built(Ends, config, op)
     bench = StreamBench(dut)
     bench.source(dut.beats, [beat for batch in batches for beat in batch.beats], RAGGED)
     want = [] if op is DirectoryOp.MARK else [

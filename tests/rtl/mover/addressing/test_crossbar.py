@@ -10,6 +10,7 @@ from hotrow_rtl.mover.addressing.port_interleave import row_port
 from hotrow_rtl.mover.port.payloads import row_transfer
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 SLOW, LONG = pytest.mark.slow, pytest.mark.long
@@ -48,7 +49,7 @@ def test_entries_arrive_whole_and_in_lane_order(ports, gaps, pauses):
     config, rng = replace(TINY, row_ports=ports), np.random.default_rng(3)
     by_lane = [lane_transfers(config, rng, lane, 40, states=0.4) for lane in range(ports)]
     routes = [ports_of(config, transfers) for transfers in by_lane]
-    bench = StreamBench(dut := AddressCrossbar(config))
+    bench = StreamBench(dut := built(AddressCrossbar, config))
     for lane, transfers in zip(dut.lanes, by_lane, strict=True):
         bench.source(lane, transfers, gaps)
     received = [
@@ -70,7 +71,7 @@ def test_entries_arrive_whole_and_in_lane_order(ports, gaps, pauses):
 def test_random_rows_keep_the_ports_busy(ports):
     """With lanes as fast as the ports, every port carries 0.95 transfers per cycle."""
     config, rng, limit = replace(TINY, row_ports=ports), np.random.default_rng(5), 400
-    dut = AddressCrossbar(config)
+    dut = built(AddressCrossbar, config)
     bench, counts = StreamBench(dut), []
 
     def feed(stream, transfers):

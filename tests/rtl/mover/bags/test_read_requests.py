@@ -10,6 +10,7 @@ from hotrow_rtl.mover.bags.payloads import ReadKind
 from hotrow_rtl.mover.bags.read_requests import BagReadRequests
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 TINY = preset("tiny")
 ONE = 0x3F800000
@@ -121,7 +122,7 @@ COMMANDS = [
                          ids=["steady", "ragged"])
 def test_requests_equal_the_lists(gaps, pauses):
     """Commands in a row: each list is read to its end, whatever bag has an error."""
-    bench = StreamBench(dut := BagReadRequests(TINY))
+    bench = StreamBench(dut := built(BagReadRequests, TINY))
     expected = [command.expected() for command in COMMANDS]
     reads = [read for reads, _ in expected for read in reads]
     for name in ("rows", "lengths", "targets", "weights"):

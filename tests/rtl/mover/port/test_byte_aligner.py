@@ -8,6 +8,7 @@ from hotrow_rtl.mover.port.alignment import TransferAlignment
 from hotrow_rtl.mover.port.byte_aligner import ByteAligner
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
+from tests.support.simulation import built
 
 CONFIGS = {16: preset("tiny"), 64: replace(
     preset("tiny"), bus_bytes=64, counter_sets=256, directory_sets=256, miss_entries=1024)}
@@ -25,7 +26,7 @@ def cases(config):
 
 def placements(config, copies):
     """What TransferAlignment says of copies that start at those lanes, near a page's end."""
-    dut = TransferAlignment(config)
+    dut = built(TransferAlignment, config)
     bench = StreamBench(dut)
     bench.source(dut.transfers, [
         {"source": PAGE - config.bus_bytes + 4 * first, "destination": PAGE + 4 * begin,
@@ -39,7 +40,7 @@ def realign(config, copies, gaps, pauses):
     """Move random bytes; return source bytes, destination (strobes, bytes), and the cycles."""
     rng = np.random.default_rng(1)
     sources, words, count = [], [], 0
-    dut = ByteAligner(config)
+    dut = built(ByteAligner, config)
     layout = dut.words.payload.shape()
     for (first, begin, lanes), placement in zip(
             copies, placements(config, copies), strict=True):
