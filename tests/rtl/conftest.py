@@ -1,4 +1,4 @@
-"""Tiers of the simulations of units: which cases are slow, and which of those are long."""
+"""Tiers of the simulations of units: which cases are slow, and which are long."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -7,16 +7,17 @@ from zlib import crc32
 import pytest
 
 NARROW = 16  # bytes of bus; on wider ones Amaranth's simulator takes several times as long
-QUICK = 1  # cases of a test in the quick tier; the others are slow
 SAMPLED = 8  # one in so many cases of a slow test is in the default tier; the others are long
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects
 def pytest_collection_modifyitems(items):
-    """Mark cases with a wide bus, and all but `QUICK` cases of a test, slow; slow cases long.
+    """Mark cases slow or long, so that the default tier has each value of each parameter.
 
-    A case whose own parameters are marked slow or long keeps that tier. The names of the others
-    decide, so that a further case does not change the tier of existing ones.
+    One case of a test is quick; further ones are slow where they have a value that no case before
+    them has, otherwise long: seeds, and combinations of values. Of a slow test, and of cases with a
+    wide bus, a sample is slow. A case whose own parameters are marked slow or long keeps that tier.
+    The names decide, so that a further case does not change the tier of existing ones.
     """
     quick, slow = defaultdict(list), defaultdict(list)
     for item in items:
@@ -34,8 +35,13 @@ def pytest_collection_modifyitems(items):
         for item in _by_name(cases)[-(-len(cases) // SAMPLED):]:
             item.add_marker(pytest.mark.long)
     for cases in quick.values():
-        for item in _by_name(cases)[QUICK:]:
-            item.add_marker(pytest.mark.slow)
+        seen = set()
+        for item in _by_name(cases):
+            values = {(name, repr(value)) for name, value in item.callspec.params.items()
+                      if name != "seed"}
+            if seen:
+                item.add_marker(pytest.mark.long if values <= seen else pytest.mark.slow)
+            seen |= values or {()}
 
 
 def _by_name(cases):
