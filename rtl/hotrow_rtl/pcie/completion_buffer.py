@@ -1,0 +1,162 @@
+"""CompletionBuffer: the data of reads in flight, whatever the order of their completions."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..config import log2
+from ..primitives.ram import Ram
+from .completion_receiver import completion_beat
+from .layouts import (
+    DWORD,
+    LARGEST,
+    TAG_BITS,
+    TAGS,
+    Cause,
+    CompletionStatus,
+    Fmt,
+    completion_header,
+)
+from .read_issuer import LOWER_BITS, issued_read
+
+
+class CompletionBuffer(wiring.Component):
+    """Check each completion against its request, and store its words in the place of its tag.
+
+    A completion is dropped unless its tag is in flight and its byte count, lower address and length
+    are those of the request's next part. A status other than success ends the request.
+
+    Parameters
+    ----------
+    bus_bytes : int
+        8 or 16.
+
+    Attributes
+    ----------
+    completions : In(completion_beat)
+    issued : In(issued_read)
+    in_flight : In(TAGS)
+    completed : Out(1), completed_tag : Out(TAG_BITS)
+        See `TagPool`.
+    unexpected : Out(1)
+        A completion is dropped.
+    causes : Out(Cause of each tag)
+        Valid once the tag is completed.
+    read_enable, read_address : In
+    read_data : Out
+        See `Ram`; a tag has `LARGEST` bytes, and tag and word form the address.
+
+    Timing
+    ------
+    `completed` comes 1 cycle after the completion's last step, whose data can be read in the next.
+    """
+
+    def __init__(self, bus_bytes):
+        self.bus_bytes, self.words = bus_bytes, LARGEST // bus_bytes
+        super().__init__({
+            "completions": In(completion_beat(8 * bus_bytes)),
+            "issued": In(issued_read(bus_bytes)),
+            "in_flight": In(TAGS),
+            "completed": Out(1),
+            "completed_tag": Out(TAG_BITS),
+            "unexpected": Out(1),
+            "causes": Out(data.ArrayLayout(Cause, TAGS)),
+            "read_enable": In(1),
+            "read_address": In(range(TAGS * self.words)),
+            "read_data": Out(8 * bus_bytes),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        bus_bytes, issued, step = self.bus_bytes, self.issued, self.completions
+        # What is still to come of a tag: words, minus one, and the lower bits of the address.
+        expected = data.StructLayout({"len_minus_1": range(self.words), "lower": LOWER_BITS,
+                                      "offset": range(self.words)})
+        m.submodules.words = words = Ram(8 * bus_bytes, TAGS * self.words, block=True)
+        m.submodules.starts = starts = Ram(expected, TAGS)
+        m.submodules.rests = rests = Ram(expected, TAGS)
+        begun = Signal(TAGS)  # the tag's first part has come: `rests` applies
+        m.d.comb += [
+            starts.write_enable.eq(issued.valid),
+            starts.write_address.eq(issued.tag),
+            starts.write_data.len_minus_1.eq(issued.len_minus_1),
+            starts.write_data.lower.eq(issued.lower),
+            starts.read_address.eq(step.header.tag),
+            rests.read_address.eq(step.header.tag),
+            words.read_enable.eq(self.read_enable),
+            words.read_address.eq(self.read_address),
+            self.read_data.eq(words.read_data),
+        ]
+
+        # The header is compared in the cycle after `opens`; a part that ends in that cycle bypasses
+        # the memory.
+        opens, closes, has_word = Signal(), Signal(), Signal()
+        word, header = Signal.like(step.word), Signal(completion_header)
+        bypass, use_bypass = Signal(expected), Signal()
+        m.d.sync += [
+            opens.eq(step.opens), closes.eq(step.closes), has_word.eq(step.has_word),
+            word.eq(step.word), header.eq(step.header), bypass.eq(rests.write_data),
+            use_bypass.eq(rests.write_enable & (rests.write_address == rests.read_address)),
+        ]
+        state, tag = Signal(expected), Signal(TAG_BITS)
+        length = header.length[log2(bus_bytes // DWORD):]  # words
+        whole = header.length[:log2(bus_bytes // DWORD)] == 0
+        success = header.status == CompletionStatus.SUCCESS
+        left = Signal(range(self.words + 1))
+        known, matches, fails = Signal(), Signal(), Signal()
+        m.d.comb += [
+            tag.eq(header.tag),
+            state.eq(Mux(begun.bit_select(tag, 1),
+                         Mux(use_bypass, bypass, rests.read_data), starts.read_data)),
+            left.eq(state.len_minus_1 + 1),
+            known.eq(opens & (header.tag < TAGS) & self.in_flight.bit_select(tag, 1)),
+            matches.eq(known & success & (header.fmt == Fmt.SHORT_DATA) & whole & (length != 0)
+                       & (length <= left) & (header.byte_count == left << log2(bus_bytes))
+                       & (header.lower_address == state.lower)),
+            fails.eq(known & ~success),
+            self.unexpected.eq(opens & ~matches & ~fails),
+        ]
+
+        # The part that is being stored.
+        storing, final, place = Signal(), Signal(), Signal(range(self.words))
+        stored_tag, still = Signal(TAG_BITS), Signal(range(self.words + 1))
+        rest, ended = Signal(expected), Signal()
+        with m.If(opens):
+            m.d.sync += [
+                storing.eq(matches), final.eq(length == left), place.eq(state.offset),
+                stored_tag.eq(tag), still.eq(length),
+                rest.len_minus_1.eq(state.len_minus_1 - length),
+                rest.lower.eq(state.lower + (length << log2(bus_bytes))),
+                rest.offset.eq(state.offset + length),
+            ]
+        with m.Elif(has_word):
+            m.d.sync += [place.eq(place + 1), still.eq(still - 1),
+                         storing.eq(storing & (still != 0))]
+        with m.If(ended | issued.valid & (issued.tag == stored_tag) & ~opens):
+            m.d.sync += storing.eq(0)
+        m.d.comb += [
+            words.write_enable.eq(storing & has_word & (still != 0)),
+            words.write_address.eq(stored_tag * self.words + place),
+            words.write_data.eq(word),
+            ended.eq(storing & closes & ~opens & has_word & (still == 1)),
+            rests.write_enable.eq(ended & ~final),
+            rests.write_address.eq(stored_tag),
+            rests.write_data.eq(rest),
+            self.completed.eq(fails | ended & final),
+            self.completed_tag.eq(Mux(opens, tag, stored_tag)),
+        ]
+        cause = Signal(Cause)
+        with m.If(~fails):
+            m.d.comb += cause.eq(Cause.POISONED)
+        with m.Elif(header.status == CompletionStatus.ABORTED):
+            m.d.comb += cause.eq(Cause.ABORTED)
+        with m.Else():
+            m.d.comb += cause.eq(Cause.UNSUPPORTED)
+        for number in range(TAGS):
+            with m.If((fails | matches & header.poisoned) & (tag == number)):
+                m.d.sync += self.causes[number].eq(cause)
+            with m.If(issued.valid & (issued.tag == number)):
+                m.d.sync += [self.causes[number].eq(Cause.NONE), begun[number].eq(0)]
+            with m.Elif(rests.write_enable & (stored_tag == number)):
+                m.d.sync += begun[number].eq(1)
+        return m
