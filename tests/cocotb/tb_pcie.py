@@ -1,0 +1,189 @@
+"""The bridge behind cocotbext-pcie's root complex, with cocotbext-axi's masters and registers.
+
+The root complex enumerates a function whose configuration space is a model, as the hard block's is
+outside the bridge; memory requests and completions pass through the bridge's stream.
+"""
+
+import os
+from collections import deque
+from random import Random
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import Event, RisingEdge, Timer, with_timeout
+from cocotbext.axi import (
+    AxiLiteBus,
+    AxiLiteRam,
+    AxiMasterRead,
+    AxiMasterWrite,
+    AxiReadBus,
+    AxiResp,
+    AxiWriteBus,
+)
+from cocotbext.pcie.core import Device, Endpoint, RootComplex
+from cocotbext.pcie.core.caps import MsiCapability
+from cocotbext.pcie.core.tlp import Tlp, TlpType
+
+WIDTH = int(os.environ["WIDTH"])
+REGISTER_BYTES = 1 << int(os.environ["REGISTER_BITS"])
+REGION, NOWHERE = 1 << 14, 0x7654_0000_0000  # bytes of host memory; an address without any
+MEMORY_REQUESTS = (TlpType.MEM_READ, TlpType.MEM_READ_64, TlpType.MEM_WRITE, TlpType.MEM_WRITE_64)
+
+
+class Function(Endpoint):
+    """A function with a BAR and MSI, whose memory requests and completions go to the bridge."""
+
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self.msi = MsiCapability()
+        self.msi.msi_64bit_address_capable = 1
+        self.register_capability(self.msi)
+        self.configure_bar(0, 1 << 16)
+        self.packets = []
+        for kind in MEMORY_REQUESTS:
+            self.register_rx_tlp_handler(kind, self.forward)
+
+    async def forward(self, tlp):
+        self.packets.append(tlp)
+
+    async def handle_tlp(self, tlp):
+        if tlp.is_completion():
+            tlp.release_fc()
+            self.packets.append(tlp)
+        else:
+            await super().handle_tlp(tlp)
+
+
+def next_packet(function, rng):
+    """The next packet for the bridge: requests in order, completions of any tag."""
+    first = {}
+    for idx, tlp in enumerate(function.packets):
+        first.setdefault(tlp.tag if tlp.is_completion() else None, idx)
+    return function.packets.pop(rng.choice(sorted(first.values()))).pack()
+
+
+async def feed(dut, function, rng, stalls):
+    """Send packets to the bridge, a beat at a time."""
+    beats = deque()
+    while True:
+        if not beats and function.packets:
+            packet = next_packet(function, rng)
+            for at in range(0, len(packet), WIDTH // 8):
+                piece = packet[at:at + WIDTH // 8]
+                data = sum(int.from_bytes(piece[dword:dword + 4], "big") << 8 * dword
+                           for dword in range(0, len(piece), 4))
+                keep = (1 << len(piece) // 4) - 1
+                beats.append(data | keep << WIDTH
+                             | (at + WIDTH // 8 >= len(packet)) << WIDTH + WIDTH // 32)
+        if not beats or rng.random() < stalls:
+            dut.received__valid.value = 0
+            await RisingEdge(dut.clk)
+            continue
+        dut.received__payload.value = beats.popleft()
+        dut.received__valid.value = 1
+        await RisingEdge(dut.clk)
+        while not dut.received__ready.value:
+            await RisingEdge(dut.clk)
+        dut.received__valid.value = 0
+
+
+async def collect(dut, function, rng, stalls):
+    """Pass the bridge's packets to the root complex."""
+    packet = b""
+    while True:
+        ready = rng.random() >= stalls
+        dut.sent__ready.value = ready
+        await RisingEdge(dut.clk)
+        if not ready or not dut.sent__valid.value:
+            continue
+        value = dut.sent__payload.value.to_unsigned()
+        keep, last = value >> WIDTH & (1 << WIDTH // 32) - 1, value >> WIDTH + WIDTH // 32
+        for dword in range(keep.bit_length()):
+            packet += (value >> 32 * dword & 0xFFFF_FFFF).to_bytes(4, "big")
+        if last:
+            await function.upstream_tx_handler(Tlp.unpack(packet))
+            packet = b""
+
+
+@cocotb.test(timeout_time=4000, timeout_unit="us")
+@cocotb.parametrize(stalls=[0.0, 0.3], limits=[(0, 0, 64), (1, 2, 128)])
+async def a_host_and_a_card(dut, stalls, limits):
+    payload, request, boundary = limits
+    rng = Random(f"{stalls} {limits}")
+    root, device = RootComplex(), Device()
+    root.split_on_all_rcb = bool(payload)
+    function = Function()
+    device.append_function(function)
+    root.make_port().connect(device)
+    for name in ("restart", "clear_error", "interrupt", "received__valid", "sent__ready"):
+        getattr(dut, name).value = 0
+    for name, value in (("credits", 0b1111), ("timeout", 20_000), ("identity", 0),
+                        ("max_payload_bytes", 128 << payload), ("max_read_bytes", 128 << request),
+                        ("msi_enable", 0), ("msi_address", 0), ("msi_data", 0)):
+        getattr(dut, name).value = value
+    Clock(dut.clk, 8, unit="ns").start()
+    dut.rst.value = 1
+    registers = AxiLiteRam(AxiLiteBus.from_prefix(dut, "registers", bus_separator="__"),
+                           dut.clk, dut.rst, size=REGISTER_BYTES)
+    readers = [AxiMasterRead(AxiReadBus.from_prefix(dut, f"read_{idx}", bus_separator="__"),
+                             dut.clk, dut.rst, max_burst_len=256) for idx in range(2)]
+    writers = [AxiMasterWrite(AxiWriteBus.from_prefix(dut, f"write_{idx}", bus_separator="__"),
+                              dut.clk, dut.rst, max_burst_len=64) for idx in range(2)]
+    for _ in range(4):
+        await RisingEdge(dut.clk)
+    dut.rst.value = 0
+    cocotb.start_soon(feed(dut, function, rng, stalls))
+    cocotb.start_soon(collect(dut, function, rng, stalls))
+
+    # Enumeration, and what the hard block tells the card.
+    root.max_payload_size, root.read_completion_boundary = payload, boundary == 128
+    await root.enumerate()
+    card = root.find_device(function.pcie_id)
+    await card.enable_device()
+    await card.set_master()
+    assert await card.alloc_irq_vectors(1, 1) == 1
+    interrupted = Event()
+
+    async def handler():
+        interrupted.set()
+    card.request_irq(0, handler)
+    dut.identity.value = int(function.pcie_id)
+    dut.msi_enable.value = int(function.msi.msi_enable)
+    dut.msi_address.value = function.msi.msi_message_address
+    dut.msi_data.value = function.msi.msi_message_data
+
+    # Registers.
+    window = card.bar_window[0]
+    for size in (1, 2, 4, 8, 64):
+        at, octets = rng.randrange(0, REGISTER_BYTES - 64, 4), rng.randbytes(size)
+        await window.write(at, octets)
+        assert await with_timeout(window.read(at, size), 20, "us") == octets
+        assert registers.read(at, size) == octets
+
+    # Memory of the host, both sides of 4 GiB if the pool has them.
+    where, memory = root.alloc_region(REGION)
+    memory[:] = rng.randbytes(REGION)
+    page = REGION // 4
+    for size in (8, 64, 100, 1000, page):
+        at = rng.randrange(0, page - size + 1) & ~(WIDTH // 8 - 1)
+        results = [await task for task in [
+            cocotb.start_soon(reader.read(where + half * page + at, size))
+            for half, reader in enumerate(readers)]]
+        for half, result in enumerate(results):
+            assert result.data == memory[half * page + at:half * page + at + size]
+        at = rng.randrange(0, page - size + 1)
+        octets = [rng.randbytes(size) for _ in writers]
+        for task in [cocotb.start_soon(writer.write(where + (2 + half) * page + at, octets[half]))
+                     for half, writer in enumerate(writers)]:
+            assert (await task).resp == AxiResp.OKAY
+        await window.read(0, 4)  # its completion passes no write
+        for half, written in enumerate(octets):
+            start = (2 + half) * page + at
+            assert memory[start:start + size] == written
+    refused = await readers[0].read(NOWHERE, 64)
+    assert refused.resp == AxiResp.DECERR
+    assert dut.error.value.to_unsigned() >> 4 == NOWHERE
+
+    dut.interrupt.value = 1
+    await with_timeout(interrupted.wait(), 20, "us")
+    await Timer(1, "us")

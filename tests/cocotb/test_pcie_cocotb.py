@@ -1,0 +1,11 @@
+import pytest
+from tests.support.cosim.component import component_verilog
+from tests.support.pcie.bench import REGISTER_BITS, bridge
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bus_bytes", [8, 16])
+def test_pcie(simulate, bus_bytes):
+    pytest.importorskip("cocotbext.pcie", reason="cocotbext-pcie is not installed")
+    simulate(component_verilog(bridge(bus_bytes), "bridge"), "bridge", "tb_pcie",
+             WIDTH=str(8 * bus_bytes), REGISTER_BITS=str(REGISTER_BITS))

@@ -1,0 +1,312 @@
+"""Random sessions of the bridge: reads, writes, registers, interrupts, faults and restarts.
+
+    python -m tests.support.pcie.session --packets 1000000 --seed 1
+"""
+
+import argparse
+import time
+from itertools import count
+
+import numpy as np
+from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
+from hotrow_rtl.memory.axi import DECERR, OKAY, SLVERR
+from hotrow_rtl.pcie.layouts import Cause, Error
+from hotrow_rtl.pcie.target import LONGEST_READ
+
+from hotrow_sim.golden.pcie.requests import write_requests
+from .bench import REGISTER_BITS, BridgeBench
+from .root_complex import FAULT_BLOCK, FAULTS, HOST, MEMORY, HostRequest, RootComplex
+
+BASES = (0, 0xFFFF_0000, 1 << 40)  # of the memory, which repeats everywhere
+READ_SPACE, WRITE_SPACE = MEMORY // 2, MEMORY // 4  # bytes: of all readers, of each writer
+PAGE = 4096
+RESPONSES = {None: OKAY, "unsupported": DECERR, "aborted": SLVERR, "poisoned": SLVERR,
+             "lost": DECERR, "late": DECERR}
+CAUSES = {"unsupported": Cause.UNSUPPORTED, "aborted": Cause.ABORTED, "poisoned": Cause.POISONED,
+          "lost": Cause.TIMEOUT, "late": Cause.TIMEOUT}
+FIRST_STROBES, LAST_STROBES = (0xF, 0xE, 0xC, 0x8), (0xF, 0x7, 0x3, 0x1)
+REGISTERS = 1 << REGISTER_BITS - 2
+FREE_REGISTER = 3  # the first one without a meaning in `bench.Registers`
+
+
+class RawPacket:
+    """A packet that cocotbext-pcie cannot pack."""
+
+    def __init__(self, octets):
+        self.octets = octets
+
+    def pack(self):
+        return self.octets
+
+
+class Session:
+    """One bridge with random parameters, all drawn from the seed.
+
+    Parameters
+    ----------
+    seed : int
+    bus_bytes : int
+    """
+
+    def __init__(self, seed, bus_bytes):
+        self.rng = rng = np.random.default_rng(seed)
+        self.bus_bytes, self.label = bus_bytes, f"seed {seed}, {bus_bytes} bytes"
+        silent = seed % 4 == 3  # requests are lost or late, each of which takes a time-out
+        blocks = rng.permutation(READ_SPACE // FAULT_BLOCK)
+        kinds = FAULTS if silent else FAULTS[:3]
+        timeout = 1500 if silent else 20_000
+        self.root = root = RootComplex(
+            rng, max_payload=int(rng.choice([128, 256, 512])),
+            max_read=int(rng.choice([128, 256, 512])), boundary=int(rng.choice([64, 128])),
+            latency=int(rng.integers(1, 60)), spread=int(rng.choice([0, 40, 200])),
+            splits=float(rng.choice([0, 0.5, 1])), lateness=int(2.2 * timeout),
+            faults={int(blocks[idx]): kind for idx, kind in enumerate(kinds)},
+            strays=float(rng.choice([0, 0.02])),
+            message_address=int(rng.choice([0xFEE0_0000, 0x12_FEE0_0000])))
+        self.bench = BridgeBench(bus_bytes, root, rng, self._expected,
+                                 stalls=float(rng.choice([0, 0.1, 0.4])), timeout=timeout)
+        self.bench.registers.answered = self._snapshot
+        self._snapshots, self._ends = [], [[0], [0]]
+        self._model = np.zeros(REGISTERS, np.uint32)
+        self._interrupt = None  # (messages before, writes that it must not pass)
+        self._raised = 0
+
+    def run(self, steps, restarts=True):
+        """Some rounds of traffic; returns the packets."""
+        for _ in range(steps):
+            self._traffic()
+            if restarts and self.rng.random() < 0.15:
+                for _ in range(int(self.rng.integers(1, 300))):
+                    self._step()
+                self._restart()
+                self._traffic()
+            start = self.bench.link.cycle
+            while not self.bench.idle() or self._interrupt:
+                self._step()
+                assert self.bench.link.cycle - start < 200_000, f"{self.label}: no end"
+            self._finish()
+        return self.root.packets
+
+    def _step(self):
+        unit, root = self.bench.unit, self.root
+        self.bench.step()
+        for writer, ends in zip(self.bench.writers, self._ends, strict=True):
+            while len(ends) <= len(writer.accepted):
+                address, octets, strobes, _ = writer.accepted[len(ends) - 1]
+                ends.append(ends[-1] + len(write_requests(
+                    address, octets, strobes, self.bus_bytes, root.max_payload)))
+        if self._interrupt and len(root.messages) > self._interrupt[0]:
+            (value, _), (_, needed) = root.messages[-1], self._interrupt
+            assert value == 0x4D51 and self._received() >= needed, (
+                f"{self.label}: an interrupt passed a write")
+            self._interrupt = None
+            unit.set("interrupt", 0)
+        elif not self._interrupt and self._raised and unit.get("sent_valid"):
+            self._raised -= 1
+            self._interrupt = len(root.messages), self._needed(self._answered())
+            unit.set("interrupt", 1)
+
+    def _traffic(self):
+        rng, bus_bytes = self.rng, self.bus_bytes
+        for reader in self.bench.readers:
+            for _ in range(int(rng.integers(0, 40))):
+                address, words = self._burst(READ_SPACE)
+                reader.bursts.append((self._base() + address, words, int(rng.integers(0, 8))))
+        for number, writer in enumerate(self.bench.writers):
+            for _ in range(int(rng.integers(0, 40))):
+                address, words = self._burst(WRITE_SPACE)
+                address += READ_SPACE + number * WRITE_SPACE
+                writer.write(self._base() + address, rng.integers(
+                    0, 256, words * bus_bytes, np.uint8).tobytes(),
+                    self._strobes(words * bus_bytes), int(rng.integers(0, 8)))
+        for _ in range(int(rng.integers(0, 12))):
+            self._host_request()
+        self._raised = int(rng.integers(0, 4))
+
+    def _base(self):
+        return int(self.rng.choice(BASES))
+
+    def _burst(self, space):
+        """The address of a burst in the first `space` bytes, and its words."""
+        rng, bus_bytes = self.rng, self.bus_bytes
+        words = int(rng.choice([1, 2, 64 // bus_bytes, 128 // bus_bytes, rng.integers(1, 257)],
+                               p=[0.2, 0.1, 0.4, 0.2, 0.1]))
+        words = min(words, PAGE // bus_bytes)
+        page = int(rng.integers(0, space // PAGE)) * PAGE
+        return page + int(rng.integers(0, PAGE // bus_bytes - words + 1)) * bus_bytes, words
+
+    def _strobes(self, size):
+        rng = self.rng
+        kind = rng.integers(0, 5)
+        strobes = np.ones(size, bool)
+        if kind == 1:
+            first = int(rng.integers(0, size))
+            strobes[:first] = False
+            strobes[int(rng.integers(first, size + 1)):] = False
+        elif kind == 2:
+            strobes = rng.random(size) < rng.choice([0.1, 0.5, 0.95])
+        elif kind == 3:
+            strobes = np.repeat(rng.random(size // 4) < 0.7, 4)
+        elif kind == 4:
+            strobes[:] = rng.random() < 0.5
+        return strobes
+
+    def _expected(self, address, size):
+        where = (address + np.arange(size)) % MEMORY
+        return self.root.memory[where].tobytes(), [
+            RESPONSES[self.root.faults.get(int(at) // FAULT_BLOCK)]
+            for at in where[::self.bus_bytes]]
+
+    def _answered(self):
+        return [writer.answered for writer in self.bench.writers]
+
+    def _needed(self, answered):
+        """Packets of the bursts answered."""
+        return sum(ends[number] for ends, number in zip(self._ends, answered, strict=True))
+
+    def _received(self):
+        return len(self.root.writes) - self._before
+
+    _before = 0
+
+    def _snapshot(self):
+        self._snapshots.append(self._needed(self._answered()))
+        return len(self._snapshots) - 1
+
+    def _host_request(self):
+        rng = self.rng
+        tlp, kind = Tlp(), rng.integers(0, 8)
+        tlp.requester_id, tlp.tag = HOST, int(rng.integers(0, 256))
+        tlp.attr = type(tlp.attr)(int(rng.integers(0, 4)))
+        tlp.length = int(rng.choice([1, 1, 2, 3, LONGEST_READ]))
+        number = int(rng.integers(FREE_REGISTER, REGISTERS - 64))
+        long = int(rng.integers(0, 2))
+        tlp.fmt_type = (TlpType.MEM_READ, TlpType.MEM_READ_64)[long]
+        if kind < 3:  # writes, some of them damaged
+            tlp.length = int(rng.choice([1, 1, 2, 9, 32]))
+            tlp.fmt_type = (TlpType.MEM_WRITE, TlpType.MEM_WRITE_64)[long]
+            tlp.data = rng.integers(0, 256, 4 * tlp.length, np.uint8).tobytes()
+            tlp.ep = bool(rng.random() < 0.1)
+        tlp.first_be, tlp.last_be = (
+            (int(rng.integers(0, 16)), 0) if tlp.length == 1 else
+            (int(rng.choice(FIRST_STROBES)), int(rng.choice(LAST_STROBES))))
+        status = CplStatus.SC
+        if kind == 3:
+            number = int(rng.integers(0, 3))
+            tlp.length, tlp.first_be, tlp.last_be = 1, 0xF, 0
+            status = (CplStatus.SC, CplStatus.CA, CplStatus.UR)[number]
+        elif kind == 4:
+            tlp.length, tlp.first_be, tlp.last_be = LONGEST_READ + 1, 0xF, 0xF
+            status = CplStatus.CA
+        elif kind == 5:
+            tlp.fmt_type, status = TlpType.IO_READ, CplStatus.UR
+            tlp.length, tlp.last_be = 1, 0
+        elif kind == 6:  # a message
+            octets = bytes([0b001_10011 | 0x10, 0, 0, 0, *bytes(4), *rng.bytes(8)])
+            self.root.requests.append(HostRequest(RawPacket(octets)))
+            return
+        tlp.address = (int(rng.integers(1, 1 << 20)) << 32 if long and kind != 5 else 0) \
+            + 0x8000_0000 + 4 * number
+        if kind < 3:
+            if not tlp.ep:
+                self._write_model(number, tlp)
+            self.root.requests.append(HostRequest(tlp))
+            return
+        values = self._model[number:number + tlp.length].copy()
+        self.root.requests.append(HostRequest(
+            tlp, lambda answer: self._check(tlp, number, values, status, answer)))
+
+    def _write_model(self, number, tlp):
+        for idx in range(tlp.length):
+            strobes = tlp.first_be if idx == 0 else (
+                tlp.last_be if idx == tlp.length - 1 else 0xF)
+            for lane in range(4):
+                if strobes >> lane & 1:
+                    self._model.view(np.uint8)[4 * (number + idx) + lane] = tlp.data[4 * idx + lane]
+
+    def _check(self, tlp, number, values, status, answer):
+        what = f"{self.label}: {answer!r} to {tlp!r}"
+        assert (answer.tag, answer.status, answer.attr) == (tlp.tag, status, tlp.attr), what
+        if status != CplStatus.SC:
+            assert not answer.data, what
+            return
+        assert answer.length == tlp.length, what
+        assert answer.byte_count == tlp.get_be_byte_count(), what
+        # cocotbext-pcie adds before it masks; source: PCI Express, 2.2.9, lower address.
+        skipped = next((place for place in range(4) if tlp.first_be >> place & 1), 0)
+        assert answer.lower_address == (tlp.address & 0x7C) + skipped, what
+        if number == 0:  # the order: data that the register had seen answered is in the memory
+            [index] = np.frombuffer(bytes(answer.data), np.uint32)
+            if index < len(self._snapshots):
+                assert self._received() >= self._snapshots[index], (
+                    f"{self.label}: a completion passed a write")
+            return
+        for idx in range(tlp.length):
+            strobes = tlp.first_be if idx == 0 else (
+                tlp.last_be if idx == tlp.length - 1 else 0xF)
+            for lane in range(4):
+                if strobes >> lane & 1:
+                    assert answer.data[4 * idx + lane] == int(values[idx]) >> 8 * lane & 0xFF, what
+
+    def _restart(self):
+        """Restart while anything is in flight, and count from zero."""
+        self._raised = 0
+        while self.root.expected or self.root.requests or self._interrupt:
+            self._step()
+        for _ in range(300):  # posted accesses end: the model of the registers knows no cut
+            self._step()
+        self.bench.restart()
+        for _ in range(3000 // self.bus_bytes):  # what was accepted before is sent
+            self.bench.step()
+        self._begin()
+
+    def _begin(self):
+        self._before, self._snapshots, self._ends = len(self.root.writes), [], [[0], [0]]
+        for writer in self.bench.writers:
+            writer.accepted.clear()
+            writer.answered = 0
+
+    def _finish(self):
+        """Compare all writes since the last restart with the golden model."""
+        for _ in range(200):
+            self.bench.step()
+        found = self.root.writes[self._before:]
+        for number, writer in enumerate(self.bench.writers):
+            own = [write for write in found
+                   if (write[0] % MEMORY - READ_SPACE) // WRITE_SPACE == number]
+            right = [(write.address, write.payload, write.first_strobes, write.last_strobes)
+                     for address, octets, strobes, _ in writer.accepted
+                     for write in write_requests(address, octets, strobes, self.bus_bytes,
+                                                 self.root.max_payload)]
+            assert own == right, f"{self.label}: writer {number}: {len(own)} of {len(right)} writes"
+        unit = self.bench.unit
+        error = Error.from_bits(unit.get("error"))
+        if error.valid:
+            fault = self.root.faults[error.address % MEMORY // FAULT_BLOCK]
+            assert error.cause == CAUSES[fault], f"{self.label}: {fault}, not {error.cause}"
+        unit.set("clear_error", 1)
+        self.bench.step()
+        unit.set("clear_error", 0)
+        self._begin()
+
+
+def main():
+    """Run sessions until enough packets have passed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--packets", type=int, default=20_000, help="in both directions, in all")
+    parser.add_argument("--seed", type=int, default=1, help="of the first session")
+    options = parser.parse_args()
+    packets = cycles = 0
+    start = time.monotonic()
+    for seed in count(options.seed):
+        session = Session(seed, (8, 16)[seed % 2])
+        packets += session.run(10)
+        cycles += session.bench.link.cycle
+        if packets >= options.packets:
+            break
+    print(f"{packets:,} packets in {cycles:,} cycles, seeds {options.seed} to {seed}, "
+          f"{time.monotonic() - start:.0f} s: no difference")
+
+
+if __name__ == "__main__":
+    main()
