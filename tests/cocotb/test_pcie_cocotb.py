@@ -1,4 +1,5 @@
 import pytest
+
 from tests.support.cosim.component import component_verilog
 from tests.support.pcie.bench import REGISTER_BITS, bridge
 

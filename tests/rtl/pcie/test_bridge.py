@@ -10,6 +10,7 @@ from hotrow_sim.cycles.pcie import cycles_per_read, read_cycles, write_cycles
 pytest.importorskip("cocotbext.pcie", reason="cocotbext-pcie is not installed")
 
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
+
 from tests.support.pcie.bench import BridgeBench
 from tests.support.pcie.rate import CLOCKS, QUOTED, link_rate, read_rate
 from tests.support.pcie.root_complex import (

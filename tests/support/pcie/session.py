@@ -12,8 +12,8 @@ from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 from hotrow_rtl.memory.axi import DECERR, OKAY, SLVERR
 from hotrow_rtl.pcie.layouts import Cause, Error
 from hotrow_rtl.pcie.target import LONGEST_READ
-
 from hotrow_sim.golden.pcie.requests import write_requests
+
 from .bench import REGISTER_BITS, BridgeBench
 from .root_complex import FAULT_BLOCK, FAULTS, HOST, MEMORY, HostRequest, RootComplex
 

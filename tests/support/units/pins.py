@@ -9,7 +9,6 @@ from amaranth import Module, Value
 from amaranth.hdl import Const
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Flow, In, Out
-
 from hotrow_sim.verilated.compilation import model_library
 
 from ..cosim.component import component_verilog
