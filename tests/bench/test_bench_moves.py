@@ -2,9 +2,15 @@
 
 import json
 import re
+from argparse import Namespace
+from dataclasses import replace
 
 import pytest
+from hotrow.bench import moves
+from hotrow.bench.move_kinds import KINDS
 from hotrow.command.cli import main
+from hotrow_rtl.config import PRESETS
+from hotrow_sim.litedram import dram_bytes
 
 SMALL = ["gather", "--preset", "tiny", "--moved-rows", "3000", "--table-rows", "5000",
          "--ports", "1"]
@@ -49,6 +55,19 @@ def test_figures_of_bags(bench, kind, bag, rows, bags):
     assert result["bytes_per_cycle"] == pytest.approx(read * 64 / result["cycles"])
     libraries = {name.split("_")[0] for name in result["cpu_rows_per_s"]}
     assert libraries == {"numpy", "torch"}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_default_rows_fit_the_memory(kind, name):
+    """Table and moved rows, of the shortest and the longest row, on one port and on most."""
+    most = min(8, PRESETS[name].bus_bytes // 8)
+    for ports, size in ((1, 16), (1, 64), (most, 64), (most, PRESETS[name].row_bytes)):
+        config = replace(PRESETS[name], row_ports=ports)
+        work = moves._work(KINDS[kind], Namespace(
+            row_bytes=size, bag=20, rows=None, table_rows=None, memory="litedram", seed=0), config)
+        total = (work.table_rows + KINDS[kind].dense_rows(work)) * size
+        assert total <= dram_bytes(config) - (4 << 20), "rings and lists need room, too"
 
 
 def test_more_rows_than_the_table_has(bench):

@@ -19,7 +19,7 @@ from .options import device_of
 
 BEATS = 2**18  # per port, by default
 LARGEST_TABLE = 2**28  # bytes, by default
-LARGEST_IN_DRAM = 2**26  # of the 128 MiB that LiteDRAM controls
+LARGEST_IN_DRAM = 2**22  # per byte of the bus: half of the DRAM, as its width is the bus's
 TABLE_ROWS = 2**20
 ELEMENT = np.dtype(np.float32)
 LEAST_ROW = 16  # bytes
@@ -112,7 +112,8 @@ def _work(kind, options, config):
     count = options.rows or BEATS * config.row_ports // -(-size // config.bus_bytes)
     count = max(1, count // bag) * bag
     least = count // bag if kind.distinct else 1
-    largest = LARGEST_IN_DRAM if options.memory == "litedram" else LARGEST_TABLE
+    largest = (LARGEST_IN_DRAM * config.bus_bytes if options.memory == "litedram"
+               else LARGEST_TABLE)
     table_rows = options.table_rows or max(least, min(TABLE_ROWS, largest // size))
     if least > table_rows:
         raise Error(f"--moved-rows {count} of a table of {table_rows} rows would write a row "
