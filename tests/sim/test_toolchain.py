@@ -10,7 +10,7 @@ from hotrow_rtl.config import preset
 from hotrow_sim import native, toolchain
 from hotrow_sim.native import BuildError, CompilerError, compiler
 from hotrow_sim.toolchain import ToolMissing, find_verilator
-from hotrow_sim.verilated import compilation
+from hotrow_sim.verilated import build, compilation
 from hotrow_sim.verilated.compilation import compile_device
 
 
@@ -115,3 +115,10 @@ def test_two_builders_exclude_each_other(tmp_path):
 def test_the_harness_is_part_of_the_content():
     names = {path.name for path in compilation.SOURCES}
     assert {"harness.cpp", "memory_ports.hpp", "memory_model.hpp", "read_port.hpp"} <= names
+
+
+def test_the_verilog_does_not_depend_on_docstrings_and_comments():
+    source = '"""A."""\nclass A:\n    """B."""\n    x = 1  # C\n'
+    assert build.statements(source) == build.statements(source.replace("B", "D").replace("C", "E"))
+    assert build.statements(source) != build.statements(source.replace("1", "2"))
+    assert build.statements("x = 'A'") != build.statements("x = 'B'")

