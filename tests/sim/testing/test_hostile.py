@@ -24,15 +24,16 @@ class Stub(Model):
         return []
 
 
-def test_the_model_stays_within_bounds():
-    tally = hostile(6000, open_device=Stub)
+@pytest.mark.parametrize("card", ["tiny", "ecp5"])
+def test_the_model_stays_within_bounds(card):
+    tally = hostile(6000, card=card, open_device=Stub)
     assert tally.sessions > 1 and tally.doorbells > 100
     assert {"OK", "REGION", "BAD_OPCODE"} <= set(tally.status)
 
 
 @pytest.mark.slow
 def test_the_hardware_stays_within_bounds():
-    tally = hostile(1500, seed=50)
+    tally = hostile(1500, seed=50, card="tiny")
     assert {"OK", "REGION", "BAD_OPCODE", "ROW_OUT_OF_RANGE"} <= set(tally.status)
 
 
@@ -49,7 +50,7 @@ def test_a_write_out_of_bounds_is_reported():
             self.arrays[-1][3] ^= 1
 
     with pytest.raises(Mismatch, match=r"seed 4: round \d: guarded memory 0 was written\n"
-                                       r"repeat.*--seed 4 --accesses 1 --waveform hostile-4.vcd"):
+                                       r"repeat.*--seed 4 --card tiny --accesses 1 --waveform"):
         hostile(1, seed=4, open_device=Wrong)
 
 
@@ -57,7 +58,7 @@ def test_a_write_out_of_bounds_is_reported():
 def test_a_failure_leaves_a_waveform_of_its_round(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("tests.support.fuzz.hostile.LEGAL", LEGAL - {Status.BAD_OPCODE})
     path = tmp_path / "hostile.vcd"
-    assert main(["--seed", "7", "--accesses", "1", "--waveform", str(path)]) == 1
+    assert main(["--seed", "7", "--card", "tiny", "--accesses", "1", "--waveform", str(path)]) == 1
     assert re.search(r"seed 7: round \d+: \w+, completion \d+: status 1\nrepeat",
                      capsys.readouterr().err)
     text = path.read_text()

@@ -35,7 +35,7 @@ from .sessions import Mismatch, command_line, run_sessions
 from .setup import FILL, LISTS, SHORT_REGION, UNREGISTERED, WRITABLE, FuzzHost, make_setup
 from .soak import _rough
 
-TINY = preset("tiny")
+CARDS = ("tiny", "ecp5")  # the least geometry, and that of the boards
 ROUNDS, RINGS_LOG2 = 40, 4
 WRITES = 300  # of registers in a round, at most
 MOST_GRADIENTS = 0x3FFF
@@ -72,8 +72,10 @@ class Tally:
         return self.commands + self.writes
 
 
-def hostile(accesses, seed=0, rounds=ROUNDS, open_device=None, say=lambda text: None) -> Tally:
-    """Run sessions until `accesses` commands and register writes have been made.
+def hostile(accesses, seed=0, card=None, rounds=ROUNDS, open_device=None,
+            say=lambda text: None) -> Tally:
+    """Run sessions until `accesses` commands and register writes have been made, on preset `card`
+    or on each of `CARDS` in turn.
 
     Raises
     ------
@@ -81,17 +83,18 @@ def hostile(accesses, seed=0, rounds=ROUNDS, open_device=None, say=lambda text: 
     """
     if open_device is None:
         from hotrow_sim.verilated.transport import open_transport as open_device
-    return run_sessions(partial(_session, rounds, open_device), Tally(), "accesses", accesses,
+    return run_sessions(partial(_session, card, rounds, open_device), Tally(), "accesses", accesses,
                         seed, say)
 
 
-def _session(rounds, open_device, seed, tally):
+def _session(name, rounds, open_device, seed, tally):
     from hotrow_sim.verilated.transport import port_names
 
-    rng = np.random.default_rng([seed, 2])
-    behaviours = {name: _rough(rng) for name in port_names(TINY)}
-    device = open_device(config=TINY, behaviour=behaviours)
-    card = _Card(device, rng)
+    name = name or CARDS[seed % len(CARDS)]
+    rng, config = np.random.default_rng([seed, 2]), preset(name)
+    behaviours = {name: _rough(rng) for name in port_names(config)}
+    device = open_device(config=config, behaviour=behaviours)
+    card = _Card(device, config, rng)
     for number in range(rounds):
         device.restart_trace()
         try:
@@ -99,7 +102,7 @@ def _session(rounds, open_device, seed, tally):
             assert device.violations() == []
         except (AssertionError, RuntimeError, TimeoutError) as wrong:
             device.close()
-            raise Mismatch("hostile", {"seed": seed, "accesses": 1},
+            raise Mismatch("hostile", {"seed": seed, "card": name, "accesses": 1},
                            f"round {number}: {wrong}") from wrong
     tally.sessions += 1
     tally.cycles += device.cycles
@@ -115,9 +118,9 @@ class FewRows(CommandSource):
 class _Card:
     """A card, memory that nobody may write, and the copy of it that must not change."""
 
-    def __init__(self, device, rng):
-        self.device, self.rng = device, rng
-        self.setup = make_setup(rng, TINY)
+    def __init__(self, device, config, rng):
+        self.device, self.config, self.rng = device, config, rng
+        self.setup = make_setup(rng, config)
         self.host = FuzzHost(device, self.setup, RINGS_LOG2)
         for index, queue in enumerate(QUEUES):  # commands may not write commands
             ring = self.host.commands[queue].view(np.uint8)
@@ -132,7 +135,7 @@ class _Card:
     def play(self, chaos, tally):
         """One round; with `chaos` the host also writes registers at random."""
         host, rng = self.host, self.rng
-        source = FewRows(rng, TINY, self.setup.tables)
+        source = FewRows(rng, self.config, self.setup.tables)
         self._recover()
         for ring in host.completions.values():
             ring.view(np.uint8)[:] = FILL
@@ -287,14 +290,14 @@ class _Card:
             host.enable(queue)
         done = host.run("lookup", opcode=Opcode.REMOVE, flags=AllFlag.ALL)
         assert done["status"] == Status.OK
-        source = CommandSource(self.rng, TINY, self.setup.tables)
+        source = CommandSource(self.rng, self.config, self.setup.tables)
         sound = source.copy()
         host.buffers[LISTS][:] = source.lists
         done = host.run("move", **source.finish(sound))
         assert done["opcode"] == Opcode.COPY and done["status"] == Status.OK, done
 
 
-main = partial(command_line, hostile, "hostile", "accesses", 1_000_000, __doc__)
+main = partial(command_line, hostile, "hostile", "accesses", 1_000_000, __doc__, card=CARDS)
 
 if __name__ == "__main__":
     sys.exit(main())
