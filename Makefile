@@ -1,5 +1,6 @@
 # make demo      train a DLRM with the simulated accelerator in the loop
-# make test      the test suite; `make quick` leaves out what builds or trains for long
+# make test      the test suite; `make quick` leaves out what builds or trains for long;
+#                `make test SINCE=main` runs the tests near the files that differ from main
 # make formal    every proof; `make test` runs those that take seconds
 # make docs      the documentation site in build/site; a warning is an error
 # make soak      a million rows moved at random through rough memory, RTL against model: minutes
@@ -23,7 +24,8 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/hotrow demo $(ARGS)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not formal and not long and not route" $(ARGS)
+	$(BIN)/python -m pytest -m "not formal and not long and not route" $(ARGS) \
+		$(if $(SINCE),$$($(BIN)/python -m tests.support.mutant_tests $(SINCE)))
 
 quick: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m "not slow and not long and not route" $(ARGS)

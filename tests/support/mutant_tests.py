@@ -1,6 +1,11 @@
-"""The test files that a source file may break, by the imports between files."""
+"""The test files that a source file may break, by the imports between files.
+
+    python -m tests.support.mutant_tests main    those of the files that differ from a revision
+"""
 
 import ast
+import subprocess
+import sys
 import tomllib
 from functools import cache
 from itertools import takewhile
@@ -10,6 +15,7 @@ TREES = ("rtl", "sim", "boards", "sw_driver", "")  # "": tests import each other
 # These build devices, boards and plots, or train for long; the device's own tests are a last stage.
 TOOLS = ("bench", "boards", "cocotb", "docs", "explore", "formal")
 DEVICE = "sim/device"
+NEAR = 4  # imports between a test and a changed file; tests that are farther away see less of it
 
 
 @cache
@@ -106,3 +112,29 @@ def tests_of(root: Path, path: Path, device=False) -> list[str]:
                                               zip(package, within, strict=False)))
             ranked.append((-shared, not own, distance, str(test.relative_to(root))))
     return [test for *_, test in sorted(ranked)]
+
+
+def tests_since(root: Path, revision: str, most=NEAR) -> list[str]:
+    """Test files within `most` imports of a file that differs from a git revision.
+
+    Returns
+    -------
+    list of str
+        ["tests"], for all of them, where a file differs that Python does not import.
+    """
+    def git(*arguments):
+        return subprocess.run(["git", *arguments], cwd=root, check=True, text=True,
+                              capture_output=True).stdout.split()
+
+    paths = {Path(each) for each in (*git("diff", "--name-only", revision),
+                                     *git("ls-files", "--others", "--exclude-standard"))}
+    if any(path.suffix != ".py" and path.parts[0] not in ("docs", "shared") for path in paths):
+        return ["tests"]
+    changed = {root / path for path in paths}
+    return [str(test.relative_to(root)) for test in sorted((root / "tests").rglob("test_*.py"))
+            if any(distance <= most for path, distance in _distances(root, test).items()
+                   if path in changed)] or ["tests/docs"]
+
+
+if __name__ == "__main__":
+    print(*tests_since(Path.cwd(), sys.argv[1]))

@@ -6,8 +6,9 @@
 The faults are those that an engineer makes: see `mutations`. Each is drawn by package, then by
 kind, so that every engine and every kind has its share. The tests are those that import the file,
 the nearest first, until one fails or their time is over; `--device` adds those of the Verilated
-device, which each fault of the hardware builds once: minutes. A test that hangs has noticed. A
-fault that changes nothing is listed, with the reason, in tests/equivalent_mutants.txt and is not
+device, which each fault of the hardware builds once: minutes. A test that hangs has noticed, by the
+time of the processor; a process that the clock ends has no verdict, and its fault is counted apart.
+A fault that changes nothing is listed, with the reason, in tests/equivalent_mutants.txt and is not
 planted.
 """
 
@@ -43,6 +44,7 @@ NEAREST = 4  # test files of a first process, which need not collect the others
 FIRST_SECONDS, SECONDS = 100, 40  # of the processor, for the nearest tests and for all others
 PATIENCE = 20  # times as many on the clock, until a process that sleeps is ended
 FOREMOST = {"missing restart": "restart|reset|clear|drop"}  # names of tests, by kind of fault
+OUT_OF_TIME = "OUT OF TIME"  # instead of the name of a test
 EQUIVALENT = Path("tests/equivalent_mutants.txt")
 
 
@@ -125,7 +127,7 @@ class Runner:
         self.root, self.cache = root, cache
 
     def noticed(self, tests, seconds=SECONDS, foremost=""):
-        """Name of the test that fails or hangs, or None.
+        """Name of the test that fails or hangs, `OUT_OF_TIME`, or None.
 
         Raises
         ------
@@ -150,7 +152,7 @@ class Runner:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             process.wait()
-            return tests[0]
+            return OUT_OF_TIME
         if report.exists():
             return report.read_text()
         if status == pytest.ExitCode.INTERNAL_ERROR:
@@ -161,7 +163,7 @@ class Runner:
         return None if status in passed else tests[0]
 
     def plant(self, mutation: Mutation, stages):
-        """Plant a fault; return the name of the test that noticed it, or None.
+        """Plant a fault; return the name of the test that noticed it, `OUT_OF_TIME`, or None.
 
         `stages` are the test files of `tests_for`. Of a stage in which pytest itself fails the
         output is shown, and nothing was noticed.
@@ -198,7 +200,7 @@ def copy_of(repository: Path, target: Path):
 
 
 def plant_all(repository: Path, drawn, jobs, device):
-    """Yield each fault with the name of the test that noticed it, or None, as they end.
+    """Yield each fault with what `Runner.plant` returns, as they end.
 
     When all have ended, the tests that noticed one run without any fault.
     """
@@ -221,7 +223,7 @@ def plant_all(repository: Path, drawn, jobs, device):
                 pool.submit(plant, each, tests_for(repository, each, device)) for each in drawn]):
             mutation, by = future.result()
             yield mutation, by
-            tests |= {by} - {None}
+            tests |= {by} - {None, OUT_OF_TIME}
         idle.get().check(tests)
 
 
@@ -244,29 +246,31 @@ def main(arguments=None):
              if str(each.path).startswith(options.under) and options.match in each.key]
     drawn = draw(found, options.sample, options.seed)
     planted, killed = (defaultdict(Counter) for _ in range(2))
-    survivors = []
+    survivors, late = [], []
     for number, (mutation, by) in enumerate(
             plant_all(repository, drawn, options.jobs, options.device), 1):
         for name, value in (("kind", mutation.kind), ("unit", unit_of(mutation.path))):
-            planted[name][value] += 1
-            killed[name][value] += by is not None
-        if by is None:
-            survivors.append(mutation.key)
+            planted[name][value] += by != OUT_OF_TIME
+            killed[name][value] += by not in (None, OUT_OF_TIME)
+        if by in (None, OUT_OF_TIME):
+            (late if by else survivors).append(mutation.key)
         print(f"{number}/{len(drawn)} {mutation.key}: {by or 'SURVIVES'}", file=sys.stderr,
               flush=True)
     survivors.sort()
-    report = {"planted": len(drawn), "killed": len(drawn) - len(survivors)} | {
+    verdicts = len(drawn) - len(late)
+    report = {"planted": len(drawn), "killed": verdicts - len(survivors)} | {
         f"by_{name}": {value: [killed[name][value], count]
                        for value, count in sorted(planted[name].items())}
-        for name in ("kind", "unit")} | {"survivors": survivors}
+        for name in ("kind", "unit")} | {"survivors": survivors, "out_of_time": sorted(late)}
     for key in survivors:
         print("repeat with: make mutants ARGS='--sample 1 --match "
               f"{json.dumps(key)}'", file=sys.stderr)
     if options.json:
         print(json.dumps(report))
     else:
-        print(f"{report['killed']} of {report['planted']} planted faults were noticed")
-        print("\n".join(survivors))
+        print(f"{report['killed']} of {verdicts} planted faults were noticed; of {len(late)} more "
+              "the time on the clock ended the tests")
+        print("\n".join([*survivors, *(f"{key}: {OUT_OF_TIME}" for key in sorted(late))]))
     return 0
 
 
