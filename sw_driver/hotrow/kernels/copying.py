@@ -20,7 +20,7 @@ def copy_rows(target, source, to=None, start=None):
     Raises
     ------
     Error
-        An index is no row; nothing was copied.
+        An index is no row, or a row of the target is given twice; nothing was copied.
     """
     written, read = (array.shape[0] if index is None else index.shape[0]
                      for array, index in ((target, to), (source, start)))
@@ -28,6 +28,18 @@ def copy_rows(target, source, to=None, start=None):
         raise Error(f"cannot copy {source.dtype} {list(source.shape)} to {target.dtype} "
                     f"{list(target.shape)}: the rows differ, or there are {read} of them for "
                     f"{written} places")
+    for array in (target, source):
+        if array.dim() not in (1, 2) or array.device.type != "cpu" or (
+                array.dim() == 2 and array.numel() and array.shape[1] > 1
+                and array.stride(1) != 1):
+            raise Error(f"expected rows on the host with contiguous elements, got "
+                        f"{list(array.shape)} with strides {list(array.stride())} on "
+                        f"{array.device}")
+    if any(index is not None and (index.dim() != 1 or index.dtype not in (torch.int32, torch.int64))
+           for index in (to, start)) or (len(target) > 1 and target.numel() and target.stride(0)
+                                         < target[0].numel()):
+        raise Error("expected indices int32[n] or int64[n], and a target of rows that share no "
+                    "memory")
     native = library()
     size, width = target.element_size(), target.shape[1] if target.dim() == 2 else 1
     to, start = (None if each is None else each.contiguous() for each in (to, start))
@@ -35,6 +47,9 @@ def copy_rows(target, source, to=None, start=None):
         target.data_ptr(), target.shape[0], target.stride(0) * size, Integers.of(to),
         source.data_ptr(), source.shape[0], source.stride(0) * size, Integers.of(start),
         read, size * width, threads_for(read * width))
+    if wrong < 0:
+        raise Error(f"row {int(to[-1 - wrong])} of the target is given twice, the second time at "
+                    f"position {-1 - wrong} of {read}: expected each row once")
     if wrong:
         raise Error(f"row {wrong - 1} of {read} to be copied is outside of the "
                     f"{len(target)} rows of the target or the {len(source)} of the source")
@@ -45,9 +60,21 @@ def _copy_reference(target, source, to, start):
         wrong = None if index is None else (index < 0) | (index >= len(array))
         if wrong is not None and bool(wrong.any()):
             return 1 + int(wrong.nonzero()[0])
+    repeated = -1 if to is None else first_repeated(to)
+    if repeated >= 0:
+        return -1 - repeated
     target[slice(None) if to is None else to.long()] = (
         source if start is None else source[start.long()])
     return 0
+
+
+def first_repeated(values):
+    """Position of the first of integers [n] that occurs before it, or -1."""
+    _, inverse = torch.unique(values, return_inverse=True)
+    first = torch.full((len(values),), len(values)).scatter_reduce(
+        0, inverse, torch.arange(len(values)), "amin")[inverse]
+    again = (first < torch.arange(len(values))).nonzero()
+    return int(again[0]) if len(again) else -1
 
 
 def assign_slots(held, dirty, places, flat):
@@ -66,17 +93,29 @@ def assign_slots(held, dirty, places, flat):
     Error
         A place is no slot.
     """
+    Integers.of(places)
     native, count = library(), places.shape[0]
+    if (held.dim() != 1 or held.shape != dirty.shape or flat.shape != places.shape
+            or held.dtype not in (torch.int32, torch.int64) or dirty.dtype != torch.bool):
+        raise Error(f"expected a row for each of {count} places, and slots held int32 or int64 and "
+                    f"dirty bool, got {flat.shape[0]} rows, {held.dtype} {list(held.shape)} and "
+                    f"{dirty.dtype} {list(dirty.shape)}")
     if native is None or places.dtype != torch.int32:
+        if count and not 0 <= int(flat.min()) <= int(flat.max()) <= torch.iinfo(held.dtype).max:
+            raise Error(f"a flat row is outside of {held.dtype}")
         copy_rows(held, flat.to(held.dtype), to=places)
         copy_rows(dirty, torch.zeros(count, dtype=torch.bool), to=places)
         return
+    places, flat = places.contiguous(), flat.contiguous()
     wrong = native.assign_slots(
         pointer(places, torch.int32), pointer(flat, torch.int64), count, dirty.shape[0],
-        held.data_ptr(), held.dtype == torch.int64, dirty.data_ptr())
+        pointer(held, held.dtype), held.dtype == torch.int64, pointer(dirty, torch.bool))
+    if wrong < 0:
+        raise Error(f"place {int(places[-1 - wrong])} is given twice: expected each once")
     if wrong:
-        raise Error(f"row {wrong - 1} has place {int(places[wrong - 1])}: expected a slot, 0 to "
-                    f"{len(dirty) - 1}")
+        raise Error(f"row {wrong - 1}, {int(flat[wrong - 1])}, has place "
+                    f"{int(places[wrong - 1])}: expected a slot, 0 to {len(dirty) - 1}, and a row "
+                    f"that {held.dtype} holds")
 
 
 def mark_dirty(dirty, places):
@@ -92,6 +131,7 @@ def mark_dirty(dirty, places):
     Error
         A place is negative.
     """
+    Integers.of(places)
     native, slots, count = library(), dirty.shape[0], places.shape[0]
     if native is None:
         if bool((places < 0).any()):
@@ -101,7 +141,7 @@ def mark_dirty(dirty, places):
         return places[~in_slot].long()
     others = torch.empty(count, dtype=torch.int64)
     places = places.contiguous()
-    found = native.mark_dirty(Integers.of(places), count, slots, dirty.data_ptr(),
+    found = native.mark_dirty(Integers.of(places), count, slots, pointer(dirty, torch.bool),
                               others.data_ptr())
     if found < 0:
         raise Error("a place of a trained row is negative")
@@ -139,7 +179,9 @@ def place_slots(slots, area, *, directory, per_choice, part, first=0, flag=0):
     places, native = torch.empty(len(slots), dtype=torch.int32), library()
     if not len(slots):
         return places
-    slots = np.ascontiguousarray(slots, np.uint32)
+    slots = as_uint32(slots)
+    if per_choice < 1 or per_choice & (per_choice - 1):
+        raise Error(f"slots of a choice are a power of two, not {per_choice}")
     wrong = native.place_slots(
         address(slots), len(slots), directory, flag, per_choice.bit_length() - 1, part, first,
         pointer(area, torch.int64), area.shape[0], places.data_ptr(),
@@ -150,6 +192,15 @@ def place_slots(slots, area, *, directory, per_choice, part, first=0, flag=0):
     return places
 
 
+def as_uint32(values):
+    """Integers [n] as contiguous uint32, which hold them."""
+    values = np.asarray(values)
+    if values.dtype != np.uint32 and (values.dtype.kind not in "iu" or (len(values) and not (
+            int(values.min()) >= 0 and int(values.max()) < 1 << 32))):
+        raise Error(f"expected integers that uint32 holds, got {values.dtype}")
+    return np.ascontiguousarray(values, np.uint32)
+
+
 def _place_reference(slots, area, directory, per_choice, part, first, flag, places):
     slots = slots.astype(np.int64)
     without = (slots & flag != 0) | (slots >= directory)
@@ -157,9 +208,11 @@ def _place_reference(slots, area, directory, per_choice, part, first, flag, plac
     choice, within = np.divmod(slots, per_choice)
     within -= first
     wrong = np.where(without, number >= len(area), (within < 0) | (within >= part))
+    found = choice * part + within
+    inside = without & ~wrong
+    found[inside] = area.numpy()[number[inside]]
+    wrong |= (found < 0) | (found > np.iinfo(np.int32).max)
     if wrong.any():
         return 1 + int(np.argmax(wrong))
-    found = choice * part + within
-    found[without] = area.numpy()[number[without]]
     places.copy_(torch.from_numpy(found))
     return 0

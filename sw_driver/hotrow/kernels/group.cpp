@@ -19,8 +19,7 @@ extern "C" int64_t group(Integers slots, int64_t rows, int64_t columns, int64_t 
             const auto *each = from + row * row_stride;
             for (int64_t column = 0; column < columns; ++column, each += column_stride, ++i) {
                 if (column + PREFETCH < columns) {
-                    const uint64_t ahead = static_cast<uint64_t>(each[PREFETCH * column_stride]);
-                    __builtin_prefetch(table + ahead);
+                    prefetch<0>(table, each[PREFETCH * column_stride], 1, 1);
                 }
                 const auto slot = *each;
                 if (static_cast<uint64_t>(slot) >= static_cast<uint64_t>(keys)) return -1 - i;

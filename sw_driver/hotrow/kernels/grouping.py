@@ -59,6 +59,9 @@ class Grouper:
             A slot is out of range.
         """
         native, given = library(), Integers.of(slots)
+        if slots.dim() not in (1, 2) or slots.numel() > torch.iinfo(torch.int32).max:
+            raise Error(f"expected slots [n] or [features, samples], fewer than 2**31, got "
+                        f"{list(slots.shape)}")
         if native is None:
             return _reference(slots, self.slots)
         rows, columns = (1, *slots.shape)[-2:]

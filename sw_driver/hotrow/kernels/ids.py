@@ -30,6 +30,12 @@ def flatten_ids(ids, rows, first=None, counts=None, dtype=torch.int64):
     wrong : int
         Position there of the first id that is no row of its table, or -1.
     """
+    if (ids.dim() not in (1, 2) or ids.dtype not in (torch.int32, torch.int64)
+            or dtype not in (None, torch.int32, torch.int64)):
+        raise Error(f"expected ids int32 or int64 [samples, features] or [n], and flat rows of "
+                    f"such a dtype, got {ids.dtype} {list(ids.shape)} and {dtype}")
+    if (ids.dim() == 1 and counts is None) or (first is not None and first.shape != rows.shape):
+        raise Error("expected the count of ids of each feature, and where its table begins")
     if ids.dim() == 2:
         samples, features = ids.shape
         begin, counts = _grid(samples, features, ids.stride(1))
@@ -43,12 +49,27 @@ def flatten_ids(ids, rows, first=None, counts=None, dtype=torch.int64):
     flat = None if dtype is None else torch.empty(ids.numel(), dtype=dtype)
     native = library()
     if native is None:
+        base = torch.zeros_like(rows) if first is None else first
+        most = torch.iinfo(dtype if dtype and ids.numel() else torch.int64).max
+        if bool(((counts < 0) | (base < 0) | (base > most) | (rows - 1 > most - base)).any()):
+            raise _malformed(counts, rows, first)
         return _reference(ids, rows, first, counts, flat)
+    # Elements from the first id to the last.
+    size = ids.numel() and 1 + sum(
+        (count - 1) * step for count, step in zip(ids.shape, ids.stride(), strict=True))
     wrong = native.flatten_ids(
-        Integers.of(ids), features, begin.data_ptr(), pointer(counts, torch.int64), stride,
-        pointer(rows, torch.int64), pointer(first, torch.int64), pointer(flat, dtype),
-        dtype == torch.int64)
+        Integers.of(ids), size, features, pointer(begin, torch.int64),
+        pointer(counts, torch.int64), stride, pointer(rows, torch.int64),
+        pointer(first, torch.int64), pointer(flat, dtype), ids.numel(), dtype == torch.int64)
+    if wrong < -1:
+        raise _malformed(counts, rows, first)
     return flat, wrong
+
+
+def _malformed(counts, rows, first):
+    return Error(f"expected counts of ids that are not negative, and flat rows that their dtype "
+                 f"holds, got counts {counts.tolist()[:8]}, tables of {rows.tolist()[:8]} rows "
+                 f"that begin at {None if first is None else first.tolist()[:8]}")
 
 
 @lru_cache(8)

@@ -28,8 +28,9 @@ class Integers(ctypes.Structure):
         """The values of a tensor of the host, which the caller keeps alive; None for no values."""
         if tensor is None:
             return cls(None, 0)
-        if tensor.dtype not in (torch.int32, torch.int64):
-            raise Error(f"expected int32 or int64, got {tensor.dtype}")
+        if tensor.dtype not in (torch.int32, torch.int64) or tensor.device.type != "cpu":
+            raise Error(f"expected int32 or int64 on the host, got {tensor.dtype} on "
+                        f"{tensor.device}")
         return cls(tensor.data_ptr(), tensor.dtype == torch.int64)
 
 
@@ -44,9 +45,10 @@ class Table(ctypes.Structure):
         """The rows of a tensor [R, D] whose rows are contiguous; the caller keeps it alive."""
         if rows.dtype not in TYPES:
             raise Error(f"expected rows of {', '.join(map(str, TYPES))}, got {rows.dtype}")
-        if rows.dim() != 2 or (rows.shape[1] > 1 and rows.stride(1) != 1):
-            raise Error(f"expected rows [R, D] with contiguous elements, got shape "
-                        f"{list(rows.shape)} with strides {list(rows.stride())}")
+        if (rows.dim() != 2 or (rows.numel() and rows.shape[1] > 1 and rows.stride(1) != 1)
+                or rows.device.type != "cpu"):
+            raise Error(f"expected rows [R, D] on the host with contiguous elements, got shape "
+                        f"{list(rows.shape)} with strides {list(rows.stride())} on {rows.device}")
         count, dim = rows.shape
         return cls(rows.data_ptr(), count, rows.stride(0), dim, TYPES[rows.dtype])
 
@@ -68,7 +70,8 @@ _ARGUMENTS = {
     "update": [POINTER(Table), c_void_p, c_int64, Integers, c_int64, c_void_p, c_int32, c_float,
                c_float, c_int],
     "first_not_finite": [c_void_p, c_int64, c_int64],
-    "flatten_ids": [Integers, c_int64, c_void_p, c_void_p, c_int64, *[c_void_p] * 3, c_int32],
+    "flatten_ids": [Integers, c_int64, c_int64, c_void_p, c_void_p, c_int64, *[c_void_p] * 3,
+                    c_int64, c_int32],
     "copy_rows": [*[c_void_p, c_int64, c_int64, Integers] * 2, c_int64, c_int64, c_int],
     "place_slots": [c_void_p, c_int64, c_int64, c_uint32, c_int32, c_int64, c_int64, c_void_p,
                     c_int64, c_void_p],
@@ -77,7 +80,8 @@ _ARGUMENTS = {
     "locate_rows": [c_void_p, c_int64, c_void_p, c_int64, c_uint32, c_void_p],
     "assign_slots": [c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_int32, c_void_p],
     "mark_dirty": [Integers, c_int64, c_int64, c_void_p, c_void_p],
-    "count_hits": [c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_void_p],
+    "count_hits": [c_void_p, c_int64, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_void_p,
+                   c_void_p],
 }
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from ..contract.errors import Error
-from .library import address, library
+from .copying import as_uint32
+from .library import address, library, pointer
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,11 @@ def select_rows(keys, slots, group_of, first, group, directory):
         A row is of no table.
     """
     count, tables, native = len(keys), len(first), library()
+    for array, dtype, size in ((keys, np.uint64, count), (slots, np.uint32, count),
+                               (group_of, np.int32, tables), (first, np.int64, tables)):
+        if array.dtype != dtype or array.shape != (size,) or not array.flags.c_contiguous:
+            raise Error(f"expected a contiguous {np.dtype(dtype)}[{size}], got {array.dtype} "
+                        f"{list(array.shape)} with strides {list(array.strides)}")
     having, lacking = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
     if native is None:
         table = (keys >> np.uint64(32)).astype(np.int64)
@@ -98,6 +104,9 @@ def locate_rows(flat, first, number):
         A row is negative.
     """
     native, flat = library(), flat.contiguous()
+    if flat.dim() != 1 or not len(first) or first[0] or (np.diff(first) < 0).any():
+        raise Error(f"expected rows [n], and tables that ascend from 0, got {list(flat.shape)} and "
+                    f"{list(first[:8])}")
     entries = np.empty((flat.shape[0], 2), np.uint32)
     first = np.ascontiguousarray(first, np.int64)
     if native is None:
@@ -106,8 +115,8 @@ def locate_rows(flat, first, number):
         table = np.searchsorted(first, rows, side="right") - 1
         entries[:, 0], entries[:, 1] = rows - first[table], table + number
     else:
-        wrong = native.locate_rows(flat.data_ptr(), flat.shape[0], address(first), len(first),
-                                   number, address(entries))
+        wrong = native.locate_rows(pointer(flat, torch.int64), flat.shape[0], address(first),
+                                   len(first), number, address(entries))
     if wrong:
         raise Error(f"flat row {int(flat[wrong - 1])} at position {wrong - 1} is negative")
     return entries
@@ -138,7 +147,13 @@ class HitCounter:
         fills : uint32[m]
             Slots that the batch filled.
         """
-        native = library()
+        native, slots, fills = library(), as_uint32(slots), as_uint32(fills)
+        if (counts.dtype != np.int64 or hits.dtype != np.int64 or counts.shape != hits.shape
+                or len(counts) == 0 < len(slots)):
+            raise Error(f"expected counts and hits int64[features], got {counts.dtype} "
+                        f"{list(counts.shape)} and {hits.dtype} {list(hits.shape)}")
+        if (counts < 0).any() or int(counts.sum()) != len(slots):
+            raise self._wrong_counts(counts, slots)
         if native is None:
             filled = np.zeros(self._slots, bool)
             filled[fills[fills < self._slots]] = True
@@ -146,6 +161,13 @@ class HitCounter:
             hit[hit] = ~filled[slots[hit]]
             hits += [np.count_nonzero(each) for each in np.split(hit, np.cumsum(counts)[:-1])]
             return
-        slots, fills = (np.ascontiguousarray(each, np.uint32) for each in (slots, fills))
-        native.count_hits(address(slots), len(counts), address(counts), address(fills),
-                          len(fills), self._slots, address(self._filled), address(hits))
+        counts = np.ascontiguousarray(counts)
+        if native.count_hits(address(slots), len(slots), len(counts), address(counts),
+                             address(fills), len(fills), self._slots, address(self._filled),
+                             address(hits)):
+            raise self._wrong_counts(counts, slots)
+
+    @staticmethod
+    def _wrong_counts(counts, slots):
+        return Error(f"the lookups of {len(counts)} features must not be negative, and add up to "
+                     f"{len(slots)}, got {list(counts[:8])}")

@@ -12,27 +12,32 @@
 extern "C" int64_t place_slots(const uint32_t *slots, int64_t count, int64_t directory,
                                uint32_t flag, int32_t choice_log2, int64_t part, int64_t first,
                                const int64_t *area, int64_t area_rows, int32_t *places) {
+    if (choice_log2 < 0 || choice_log2 > 32 || part < 0) return count ? 1 : 0;
     const int64_t mask = (int64_t{1} << choice_log2) - 1;
     for (int64_t i = 0; i < count; ++i) {
         const int64_t slot = slots[i];
         if ((slot & flag) || slot >= directory) {
             const int64_t number = (slot & flag) ? slot & ~static_cast<int64_t>(flag)
                                                  : slot - directory;
-            if (number >= area_rows) return 1 + i;
+            if (number >= area_rows || area[number] < 0 || area[number] > INT32_MAX) return 1 + i;
             places[i] = static_cast<int32_t>(area[number]);
         } else {
             const int64_t within = (slot & mask) - first;
-            if (within < 0 || within >= part) return 1 + i;
-            places[i] = static_cast<int32_t>((slot >> choice_log2) * part + within);
+            const int64_t place = (slot >> choice_log2) * part + within;
+            if (within < 0 || within >= part || place > INT32_MAX) return 1 + i;
+            places[i] = static_cast<int32_t>(place);
         }
     }
     return 0;
 }
 
 // The tables and rows of flat rows: entry i is row, table of flat[i]. Table t of `tables` begins at
-// first[t] and has the number `number` + t. Returns 0, or 1 + i where flat[i] is negative.
+// first[t] and has the number `number` + t. Returns 0, 1 + i where flat[i] is negative, or -1 where
+// the tables do not ascend from 0.
 extern "C" int64_t locate_rows(const int64_t *flat, int64_t count, const int64_t *first,
                                int64_t tables, uint32_t number, uint32_t *entries) {
+    if (!count) return 0;
+    if (tables < 1 || first[0] || !std::is_sorted(first, first + tables)) return -1;
     int64_t at = 0;  // of the row before: rows of a table mostly follow one another
     for (int64_t i = 0; i < count; ++i) {
         if (flat[i] < 0) return 1 + i;
@@ -46,8 +51,10 @@ extern "C" int64_t locate_rows(const int64_t *flat, int64_t count, const int64_t
 
 // Select the rows of one group among rows that a device listed.
 //
-// Row i is keys[i], table << 32 | row, in slot slots[i]; group_of and first are by table. Writes for each chosen row first[table] + row and its slot, and adds to with[table] the rows with a slot and to without[table] the others. Returns the number
-// of chosen rows, or -1 - i where row i has no such table.
+// Row i is keys[i], table << 32 | row, in slot slots[i]; group_of and first are by table. Writes for
+// each chosen row first[table] + row and its slot, and adds to with[table] the rows with a slot and
+// to without[table] the others. Returns the number of chosen rows, or -1 - i where row i has no such
+// table.
 extern "C" int64_t select_rows(const uint64_t *keys, const uint32_t *slots, int64_t count,
                                int64_t tables, const int32_t *group_of, const int64_t *first,
                                int32_t group, int64_t directory, int64_t *flat,
@@ -66,16 +73,20 @@ extern "C" int64_t select_rows(const uint64_t *keys, const uint32_t *slots, int6
 
 // Record the rows in some slots: held[places[i]] = flat[i], and no slot of them is dirty.
 //
-// Returns 0, or 1 + i where place i is no slot; then nothing was recorded.
+// Returns 0, 1 + i where place i is no slot, or row i none of the type, or -1 - i where place i
+// occurs before; then nothing was recorded.
 extern "C" int64_t assign_slots(const int32_t *places, const int64_t *flat, int64_t count,
                                 int64_t slots, void *held, int32_t wide, uint8_t *dirty) {
     for (int64_t i = 0; i < count; ++i)
-        if (static_cast<uint32_t>(places[i]) >= static_cast<uint64_t>(slots)) return 1 + i;
+        if (static_cast<uint32_t>(places[i]) >= static_cast<uint64_t>(slots) || flat[i] < 0 ||
+            (!wide && flat[i] > INT32_MAX))
+            return 1 + i;
+    const int64_t repeated = first_repeated(Integers{places, 0}, count);
+    if (repeated >= 0) return -1 - repeated;
     for (int64_t i = 0; i < count; ++i) {
         if (i + PREFETCH < count) {
-            const int64_t ahead = places[i + PREFETCH];
-            __builtin_prefetch(static_cast<char *>(held) + ahead * (wide ? 8 : 4), 1);
-            __builtin_prefetch(dirty + ahead, 1);
+            prefetch<1>(static_cast<char *>(held), places[i + PREFETCH], wide ? 8 : 4, 1);
+            prefetch<1>(dirty, places[i + PREFETCH], 1, 1);
         }
         if (wide) static_cast<int64_t *>(held)[places[i]] = flat[i];
         else static_cast<int32_t *>(held)[places[i]] = static_cast<int32_t>(flat[i]);
@@ -90,7 +101,7 @@ extern "C" int64_t mark_dirty(Integers places, int64_t count, int64_t slots, uin
                               int64_t *others) {
     int64_t found = 0;
     for (int64_t i = 0; i < count; ++i) {
-        if (i + PREFETCH < count) __builtin_prefetch(dirty + places[i + PREFETCH], 1);
+        if (i + PREFETCH < count) prefetch<1>(dirty, places[i + PREFETCH], 1, 1);
         const int64_t place = places[i];
         if (place < 0) return -1 - i;
         if (place < slots) dirty[place] = 1;
@@ -101,10 +112,16 @@ extern "C" int64_t mark_dirty(Integers places, int64_t count, int64_t slots, uin
 
 // Add to `hits` the lookups of each feature whose rows had a slot before the batch filled some.
 //
-// `filled` has a bit for each slot of the directory, all 0 before and after the call.
-extern "C" int64_t count_hits(const uint32_t *slots, int64_t features, const int64_t *counts,
-                              const uint32_t *fills, int64_t fill_count, int64_t directory,
-                              uint64_t *filled, int64_t *hits) {
+// `filled` has a bit for each slot of the directory, all 0 before and after the call. Returns 0, or
+// -1 where the counts do not add up to the lookups; then nothing was added.
+extern "C" int64_t count_hits(const uint32_t *slots, int64_t lookups, int64_t features,
+                              const int64_t *counts, const uint32_t *fills, int64_t fill_count,
+                              int64_t directory, uint64_t *filled, int64_t *hits) {
+    for (int64_t feature = 0; feature < features; ++feature) {
+        if (counts[feature] < 0 || counts[feature] > lookups) return -1;
+        lookups -= counts[feature];
+    }
+    if (lookups) return -1;
     for (int64_t i = 0; i < fill_count; ++i)
         if (fills[i] < directory) filled[fills[i] >> 6] |= uint64_t{1} << (fills[i] & 63);
     for (int64_t feature = 0; feature < features; ++feature) {

@@ -1,5 +1,7 @@
 // Pooled bags of rows, and the gradients of rows from those of pooled bags.
 
+#include <atomic>
+
 #include "rows.hpp"
 
 namespace {
@@ -39,15 +41,15 @@ int64_t pool(const Table &table, const Bags &bags, Integers slots, int64_t featu
         float *sum = pooled + at.sample * bags.row_stride + bags.columns[at.feature];
         const int64_t length = jagged ? bags.lengths[each] : 1;
         if (!jagged) {
-            prefetch<0>(rows + slots[ahead.feature * feature_stride +
-                                     ahead.sample * sample_stride] * table.stride, dim);
+            prefetch<0>(rows, slots[ahead.feature * feature_stride +
+                                    ahead.sample * sample_stride], table.stride, dim);
             if (each + PREFETCH < last - 1) ahead.advance();
         }
         if (!length) std::fill(sum, sum + dim, 0.f);
         for (int64_t k = 0; k < length; ++k) {
             if (jagged) {
                 const int64_t coming = std::min(next + PREFETCH, bags.lookups - 1);
-                prefetch<0>(rows + slots[coming] * table.stride, dim);
+                prefetch<0>(rows, slots[coming], table.stride, dim);
             }
             const int64_t lookup = jagged ? next++ : at.bag();
             const int64_t slot = jagged ? slots[lookup] : slots[at.feature * feature_stride +
@@ -69,10 +71,12 @@ int64_t pool(const Table &table, const Bags &bags, Integers slots, int64_t featu
     return -1;
 }
 
-// Sum the gradients of numbers low .. high; return whether each sum is finite.
+enum Sums : int64_t { FINITE, INFINITE, MALFORMED };
+
+// Sum the gradients of numbers low .. high of those in order of first appearance.
 template <int WIDTH>
-bool sum_gradients(const float *gradients, const Bags &bags, const int32_t *numbers, int64_t low,
-                   int64_t high, int64_t dim, float *sums) {
+Sums sum_gradients(const float *gradients, const Bags &bags, const int32_t *numbers,
+                   int64_t distinct, int64_t low, int64_t high, int64_t dim, float *sums) {
     if (WIDTH) dim = WIDTH;
     std::vector<float> divided(dim);
     Words large{};  // bit 31 where an exponent was all ones
@@ -81,7 +85,7 @@ bool sum_gradients(const float *gradients, const Bags &bags, const int32_t *numb
         for (int64_t sample = 0; sample < bags.samples; ++sample, ++bag) {
             const float *from = gradients + sample * bags.row_stride + bags.columns[feature];
             const int64_t length = bags.length(bag), divisor = bags.divisor(feature, length);
-            prefetch<0>(from + PREFETCH * bags.row_stride, dim);
+            prefetch<0>(from, PREFETCH, bags.row_stride, dim);
             if (divisor > 1) {
                 const float by = static_cast<float>(divisor);
                 for (int64_t d = 0; d < dim; ++d) divided[d] = from[d] / by;
@@ -89,8 +93,9 @@ bool sum_gradients(const float *gradients, const Bags &bags, const int32_t *numb
             }
             for (int64_t each = 0; each < length; ++each, ++i) {
                 if (i + PREFETCH < bags.lookups)
-                    prefetch<1>(sums + numbers[i + PREFETCH] * dim, dim);
+                    prefetch<1>(sums, numbers[i + PREFETCH], dim, dim);
                 const int64_t number = numbers[i];
+                if (number < 0 || number > seen || number >= distinct) return MALFORMED;
                 const bool first = number == seen;
                 seen += first;
                 if (number < low || number >= high) continue;
@@ -110,7 +115,8 @@ bool sum_gradients(const float *gradients, const Bags &bags, const int32_t *numb
     }
     uint32_t any = 0;
     for (int lane = 0; lane < LANES; ++lane) any |= large[lane];
-    return !(any >> 31);
+    if (seen != distinct) return MALFORMED;
+    return any >> 31 ? INFINITE : FINITE;
 }
 
 }  // namespace
@@ -138,12 +144,13 @@ extern "C" int64_t pool_forward(const Table *table, const Bags *bags, Integers s
 
 // Sum the gradients of the lookups of each number, in lookup order.
 //
-// `numbers` and `counts` are those of `group`. Returns 0, 1 where a sum is not finite, or -1 where
-// the lengths are not those of the lookups.
+// `numbers` and `counts` are those of `group`. Returns 0, 1 where a sum is not finite, 2 where the
+// numbers are not those of `distinct` slots, or -1 where the lengths are not those of the lookups.
 extern "C" int64_t pool_backward(const float *gradients, const Bags *bags, const int32_t *numbers,
                                  const int32_t *counts, int64_t distinct, int64_t dim, float *sums,
                                  int threads) {
     if (!bags->sound()) return -1;
+    threads = std::max(1, threads);
     std::vector<int64_t> bounds{0};  // of each thread's numbers: all have as many lookups
     for (int64_t number = 0, sum = 0; number < distinct; ++number) {
         sum += counts[number];
@@ -153,13 +160,14 @@ extern "C" int64_t pool_backward(const float *gradients, const Bags *bags, const
     }
     bounds.resize(threads, distinct);
     bounds.push_back(distinct);
-    int64_t infinite = 0;
+    std::atomic<int64_t> found{FINITE};
     with_width(dim, [&](auto width) {
         parallel(threads, threads, [&](int64_t first, int64_t last) {
-            if (!sum_gradients<decltype(width)::value>(gradients, *bags, numbers, bounds[first],
-                                                       bounds[last], dim, sums))
-                __atomic_store_n(&infinite, 1, __ATOMIC_RELAXED);
+            const int64_t here = sum_gradients<decltype(width)::value>(
+                gradients, *bags, numbers, distinct, bounds[first], bounds[last], dim, sums);
+            for (int64_t before = found; before < here;)
+                if (found.compare_exchange_weak(before, here)) break;
         });
     });
-    return infinite;
+    return found;
 }

@@ -77,14 +77,22 @@ class BagLayout:
             raise Error(f"expected float32[{self.samples}, {self.row_width}] with contiguous "
                         f"rows, got {pooled.dtype} {list(pooled.shape)} with strides "
                         f"{list(pooled.stride())}")
+        self.check_bags(lookups, weights)
+
+    def check_bags(self, lookups, weights=None):
+        """Check that there are lengths and weights for so many lookups."""
         bags = self.features * self.samples
+        Integers.of(self.lengths)
         if self.lengths is None and lookups != bags:
             raise Error(f"expected a lookup for each of {bags} bags, got {lookups}: give lengths")
         if self.lengths is not None and not (
                 tuple(self.lengths.shape) == (bags,) and self.lengths.is_contiguous()):
             raise Error(f"expected contiguous lengths of {bags} bags, got "
                         f"{list(self.lengths.shape)} with strides {list(self.lengths.stride())}")
-        if weights is not None and len(weights) != lookups:
+        if self.mean is not None and tuple(self.mean.shape) != (self.features,):
+            raise Error(f"expected a flag for each of {self.features} features, got "
+                        f"{list(self.mean.shape)}")
+        if weights is not None and tuple(weights.shape) != (lookups,):
             raise Error(f"expected a weight for each of {lookups} lookups, got {len(weights)}")
 
     def native(self, lookups, weights, row_stride):
@@ -121,6 +129,12 @@ def pool_bags(rows, slots, layout, weights=None, out=None):
     if out is None:
         out = torch.empty(layout.samples, layout.row_width, dtype=torch.float32)
     layout.check(out, slots.numel(), weights)
+    if rows.dim() != 2 or rows.shape[1] != layout.dim or slots.dim() not in (1, 2) or (
+            slots.dim() == 2 and layout.lengths is None
+            and tuple(slots.shape) != (layout.features, layout.samples)):
+        raise Error(f"expected rows [R, {layout.dim}] and slots [n] or [{layout.features}, "
+                    f"{layout.samples}], got {list(rows.shape)} and {list(slots.shape)}")
+    Integers.of(slots)
     native = library()
     if native is None:
         _pool_reference(rows, slots, layout, weights, out)
@@ -133,7 +147,7 @@ def pool_bags(rows, slots, layout, weights=None, out=None):
     state = native.pool_forward(
         ctypes.byref(Table.of(rows)),
         ctypes.byref(layout.native(slots.numel(), weights, out.stride(0))), Integers.of(slots),
-        *strides, out.data_ptr(), threads_for(slots.numel() * layout.dim))
+        *strides, _on_host(out), threads_for(slots.numel() * layout.dim))
     if state < 0:
         raise _wrong_lengths(layout, slots.numel())
     if state:
@@ -169,18 +183,20 @@ def sum_gradients(gradients, groups, layout, weights=None, out=None):
         The lengths are not those of the lookups.
     """
     count, lookups = groups.distinct.shape[0], groups.numbers.shape[0]
+    if groups.counts.shape[0] != count:
+        raise Error(f"expected a count for each of {count} slots, got {groups.counts.shape[0]}")
     layout.check(gradients, lookups, weights)
     sums = torch.empty(count, layout.dim, dtype=torch.float32) if out is None else out[:count]
     native = library()
     if native is None:
         return _sum_reference(gradients, groups, layout, weights, sums)
     state = native.pool_backward(
-        gradients.data_ptr(), ctypes.byref(layout.native(lookups, weights, gradients.stride(0))),
-        groups.numbers.data_ptr(), groups.counts.data_ptr(), count, layout.dim,
+        _on_host(gradients), ctypes.byref(layout.native(lookups, weights, gradients.stride(0))),
+        pointer(groups.numbers, torch.int32), pointer(groups.counts, torch.int32), count,
+        layout.dim,
         pointer(sums, torch.float32),
         threads_for(lookups * layout.dim))
-    if state < 0:
-        raise _wrong_lengths(layout, lookups)
+    _check_state(state, layout, lookups, count)
     return sums, state == 0
 
 
@@ -199,25 +215,32 @@ def sum_blocks(gradients, groups, layout):
     -------
     float32[u, D]
     """
-    native, count = library(), groups.distinct.shape[0]
+    native, count, lookups = library(), groups.distinct.shape[0], groups.numbers.shape[0]
     gradients = [each.contiguous() for each in gradients]
+    layout.check_bags(lookups)
+    if len(gradients) != layout.features or groups.counts.shape[0] != count:
+        raise Error(f"expected gradients of {layout.features} features, and a count for each of "
+                    f"{count} slots, got {len(gradients)} and {groups.counts.shape[0]}")
     for each in gradients:
-        if each.shape != (layout.samples, layout.dim):
+        if each.shape != (layout.samples, layout.dim) or each.dtype != torch.float32:
             raise Error(f"expected gradients float32[{layout.samples}, {layout.dim}], got "
                         f"{list(each.shape)}")
     if native is None:
         layout = BagLayout(layout.features, layout.samples, layout.dim, layout.lengths, layout.mean)
         return sum_gradients(torch.cat(gradients, dim=1), groups, layout)[0]
-    lookups, first = groups.numbers.shape[0], pointer(gradients[0], torch.float32)
+    if not gradients:
+        return torch.zeros(count, layout.dim)
+    first = pointer(gradients[0], torch.float32)
     # A block is found where its distance from the first is the column of its feature.
     columns = torch.tensor([(pointer(each, torch.float32) - first) // 4 for each in gradients])
     bags = layout.native(lookups, None, layout.dim)
     bags.columns = columns.data_ptr()
     sums = torch.empty(count, layout.dim)
-    if native.pool_backward(first, ctypes.byref(bags), groups.numbers.data_ptr(),
-                            groups.counts.data_ptr(), count, layout.dim, sums.data_ptr(),
-                            threads_for(lookups * layout.dim)) < 0:
-        raise _wrong_lengths(layout, lookups)
+    state = native.pool_backward(
+        first, ctypes.byref(bags), pointer(groups.numbers, torch.int32),
+        pointer(groups.counts, torch.int32), count, layout.dim, sums.data_ptr(),
+        threads_for(lookups * layout.dim))
+    _check_state(state, layout, lookups, count)
     return sums
 
 
@@ -242,6 +265,26 @@ def merge_sums(grouper, rows, sums, more, more_sums):
     groups = grouper.group(torch.cat((rows, more)))
     layout = BagLayout(1, len(groups.numbers), sums.shape[1])
     return groups.distinct, *sum_gradients(torch.cat((sums, more_sums)), groups, layout)
+
+
+def _check_state(state, layout, lookups, count):
+    """Raise Error for what the compiled backward refused."""
+    if state < 0:
+        raise _wrong_lengths(layout, lookups)
+    if state == 2:
+        raise _wrong_numbers(lookups, count)
+
+
+def _wrong_numbers(lookups, count):
+    return Error(f"the numbers of {lookups} lookups are not those of {count} distinct slots in "
+                 f"order of first appearance")
+
+
+def _on_host(tensor):
+    """Address of the memory of a tensor of the host."""
+    if tensor.device.type != "cpu":
+        raise Error(f"expected a tensor on the host, got one on {tensor.device}")
+    return tensor.data_ptr()
 
 
 def _wrong_lengths(layout, lookups):
@@ -281,13 +324,17 @@ def _pool_reference(rows, slots, layout, weights, out):
 
 
 def _sum_reference(gradients, groups, layout, weights, sums):
-    lengths = _lengths(layout, len(groups.numbers))
+    lengths, numbers = _lengths(layout, len(groups.numbers)), groups.numbers.long()
+    before = torch.cat((numbers.new_full((1,), -1), numbers)).cummax(0).values
+    if bool(((numbers < 0) | (numbers > before[:-1] + 1)).any()) or (
+            int(before[-1]) + 1 != len(groups.distinct)):
+        raise _wrong_numbers(len(numbers), len(groups.distinct))
     each = gradients[:, _place(layout)].transpose(0, 1).reshape(-1, layout.dim)
     if layout.mean is not None:
         each = each / layout.divisor
     bags = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
     order = torch.argsort(groups.numbers, stable=True)
-    sums.copy_(_sum_rows(each[bags[order]], groups.counts.long(),
+    sums.copy_(_sum_rows(each[bags[order]], torch.bincount(numbers, minlength=len(sums)),
                          None if weights is None else weights[order]))
     return sums, bool(torch.isfinite(sums).all())
 

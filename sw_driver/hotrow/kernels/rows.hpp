@@ -130,9 +130,32 @@ inline void vectors(int64_t dim, F f) {
     }
 }
 
+// Prefetch row `index` of an array with `stride` elements from row to row. The index may be any
+// number: it is checked where the row is used.
 template <int WRITE, class Stored>
-inline void prefetch(const Stored *row, int64_t dim) {
-    for (int64_t d = 0; d < dim; d += 64 / sizeof *row) __builtin_prefetch(row + d, WRITE);
+inline void prefetch(const Stored *rows, int64_t index, int64_t stride, int64_t dim) {
+    const uintptr_t row = reinterpret_cast<uintptr_t>(rows) + static_cast<uint64_t>(index) *
+                          static_cast<uint64_t>(stride) * sizeof *rows;
+    for (uint64_t b = 0; b < dim * sizeof *rows; b += 64)
+        __builtin_prefetch(reinterpret_cast<const void *>(row + b), WRITE);
+}
+
+// Position of the first slot that occurs before it in the list, or -1.
+inline int64_t first_repeated(Integers slots, int64_t count) {
+    int64_t i = 1;
+    while (i < count && slots[i - 1] < slots[i]) ++i;
+    if (i >= count) return -1;  // ascending
+    int log2 = 3;
+    while (int64_t{1} << log2 < 2 * count) ++log2;
+    std::vector<int32_t> table(int64_t{1} << log2, -1);
+    const uint64_t mask = (uint64_t{1} << log2) - 1;
+    for (i = 0; i < count; ++i) {
+        uint64_t at = static_cast<uint64_t>(slots[i]) * 0x9E3779B97F4A7C15u >> (64 - log2);
+        for (; table[at] >= 0; at = (at + 1) & mask)
+            if (slots[table[at]] == slots[i]) return i;
+        table[at] = static_cast<int32_t>(i);
+    }
+    return -1;
 }
 
 // A table: `stride` counts elements from row to row.

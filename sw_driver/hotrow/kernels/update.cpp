@@ -53,13 +53,15 @@ void step(Rule rule, typename Element::Stored *row, float *state, const float *g
 
 // One step on distinct rows: row slots[i] by gradient i.
 //
-// `state` has a number per row or, for ADAGRAD, per element. Returns 0, or 1 + i where slots[i] is
-// no row; then no row has changed.
+// `state` has a number per row or, for ADAGRAD, per element. Returns 0, 1 + i where slots[i] is no
+// row, or -1 - i where it occurs before; then no row has changed.
 extern "C" int64_t update(const Table *table, float *state, int64_t state_stride, Integers slots,
                           int64_t count, const float *gradients, int32_t rule, float lr, float eps,
                           int threads) {
     for (int64_t i = 0; i < count; ++i)
         if (static_cast<uint64_t>(slots[i]) >= static_cast<uint64_t>(table->rows)) return 1 + i;
+    const int64_t repeated = first_repeated(slots, count);
+    if (repeated >= 0) return -1 - repeated;
     with_element(table->type, [&](auto element) {
         with_width(table->dim, [&](auto width) {
             using Element = decltype(element);
@@ -70,8 +72,8 @@ extern "C" int64_t update(const Table *table, float *state, int64_t state_stride
                 std::vector<float> square(dim);
                 for (int64_t i = first; i < last; ++i) {
                     const int64_t ahead = slots[std::min(i + PREFETCH, last - 1)], slot = slots[i];
-                    prefetch<1>(rows + ahead * table->stride, dim);
-                    if (state) __builtin_prefetch(state + ahead * state_stride, 1);
+                    prefetch<1>(rows, ahead, table->stride, dim);
+                    if (state) prefetch<1>(state, ahead, state_stride, 1);
                     step<Element, WIDTH>(static_cast<Rule>(rule), rows + slot * table->stride,
                                          state ? state + slot * state_stride : nullptr,
                                          gradients + i * dim, dim, lr, eps, square.data());

@@ -5,7 +5,8 @@ import ctypes
 import torch
 
 from ..contract.errors import Error
-from .library import Integers, Table, library, threads_for
+from .copying import first_repeated
+from .library import Integers, Table, library, pointer, threads_for
 
 _RULES = {"sgd": (0, 0), "rowwise_adagrad": (1, 1), "adagrad": (2, 2)}  # code, dimensions of state
 
@@ -29,35 +30,43 @@ def update_rows(rows, slots, gradients, rule, state=None, keys=None):
     Raises
     ------
     Error
-        A slot is no row; no row has changed.
+        A slot is no row, or is given twice; no row has changed.
     """
+    Integers.of(slots)
     native = library()
     code, dimensions = _RULES.get(rule.name, (None, 0))
-    if native is None or code is None or not rule.plain:
-        _reference(rows, slots, gradients, rule, state, keys)
-        return
     count = slots.shape[0]
+    if slots.dim() != 1 or (count > 1 and len(rows) > 1 and rows.stride(0) < rows.shape[1]):
+        raise Error(f"expected slots [u] and rows that share no memory, got {list(slots.shape)} "
+                    f"and rows with strides {list(rows.stride())}")
     if gradients.shape != (count, rows.shape[1]) or gradients.dtype != torch.float32:
         raise Error(f"expected gradients float32[{len(slots)}, {rows.shape[1]}], got "
                     f"{gradients.dtype} {list(gradients.shape)}")
     if dimensions and (state is None or state.dim() != dimensions or len(state) != len(rows)
                        or state.dtype != torch.float32 or (dimensions == 2 and (
-                           state.shape != rows.shape or state.stride(1) != 1))):
+                           state.shape != rows.shape or state.stride(1) != 1))
+                       or (len(rows) > 1 and state.stride(0) < 1) or state.device.type != "cpu"):
         raise Error(f"{rule.name} needs state float32{list(rows.shape[:dimensions])}")
+    if native is None or code is None or not rule.plain:
+        _reference(rows, slots, gradients, rule, state, keys)
+        return
     slots, gradients = slots.contiguous(), gradients.contiguous()
     wrong = native.update(
         ctypes.byref(Table.of(rows)), state.data_ptr() if dimensions else None,
         state.stride(0) if dimensions else 0, Integers.of(slots), count,
-        gradients.data_ptr(), code, rule.lr, getattr(rule, "eps", 0.0),
+        pointer(gradients, torch.float32), code, rule.lr, getattr(rule, "eps", 0.0),
         threads_for(gradients.numel()))
-    if wrong:
+    if wrong > 0:
         raise _no_row(slots, wrong - 1, len(rows))
+    if wrong < 0:
+        raise _twice(slots, -1 - wrong)
 
 
 def first_not_finite(gradients):
     """Number of the first row of float32[u, D] with an element that is not finite, or -1."""
     native = library()
-    if native is not None and gradients.is_contiguous():
+    if (native is not None and gradients.is_contiguous() and gradients.dtype == torch.float32
+            and gradients.device.type == "cpu"):
         return native.first_not_finite(gradients.data_ptr(), *gradients.shape)
     wrong = ~torch.isfinite(gradients).all(dim=1)
     return int(wrong.nonzero()[0]) if bool(wrong.any()) else -1
@@ -68,11 +77,19 @@ def _no_row(slots, position, rows):
                  f"{rows - 1}")
 
 
+def _twice(slots, position):
+    return Error(f"row {position} to be updated has slot {int(slots[position])}, which is given "
+                 f"twice: sum the gradients of a row first")
+
+
 def _reference(rows, slots, gradients, rule, state, keys):
     at = slots.long()
     wrong = (at < 0) | (at >= len(rows))
     if bool(wrong.any()):
         raise _no_row(slots, int(wrong.nonzero()[0]), len(rows))
+    repeated = first_repeated(at)
+    if repeated >= 0:
+        raise _twice(slots, repeated)
     after, state_after = rule.update(rows[at].float(), gradients,
                                      None if state is None else state[at])
     rows[at] = rule.rounded(after, rows.dtype, keys).to(rows.dtype)
