@@ -1,5 +1,7 @@
 """The accelerator: registers, two command queues, their engines and the memory ports, wired."""
 
+from dataclasses import dataclass
+
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -19,22 +21,58 @@ from .mover.control import TARGET_BYTES
 from .mover.engine import RowMover
 from .primitives.replicated_register import replicated
 
-RESULT_CLIENTS = ("slots", "even misses", "odd misses", "popular", "nonpopular",
-                  "completions")
-STRIPED_CLIENTS = ("even misses", "odd misses")
-SHALLOW_RESULTS = ("completions",)
-MOVE_CLIENTS = ("move ring", "rows", "targets", "bag lengths", "row weights")
+
+@dataclass(frozen=True)
+class PortClient:
+    """A client of the list port or of a result port; its name is its key in the dicts below.
+
+    Parameters
+    ----------
+    unit, member : str
+        The submodule of `Top`, and its member.
+    queue : int or None
+        The queue that it serves, by number; None for both.
+    needs : str or None
+        Only a card whose Config has this attribute set has the client.
+    shallow : bool
+        Client of a result port with short results.
+    striped : bool
+        Client of a result port that writes every second block.
+    """
+
+    unit: str
+    member: str
+    queue: int | None
+    needs: str | None = None
+    shallow: bool = False
+    striped: bool = False
 
 
-def _queue_of(client):
-    """Number of the queue that a client of a list or result port serves; None for both."""
-    return None if client == "completions" else int(client in MOVE_CLIENTS)
+# The only places to add a client, in the order of the ids on the bus.
+LIST_CLIENTS = {
+    "lookup ring": PortClient("lookup_queue", "ring", 0),
+    "move ring": PortClient("move_queue", "ring", 1),
+    "source": PortClient("engines", "source", 0),
+    "lengths": PortClient("engines", "lengths", 0),
+    "rows": PortClient("mover", "rows", 1),
+    "targets": PortClient("mover", "targets", 1),
+    "bag lengths": PortClient("mover", "lengths", 1, needs="arithmetic"),
+    "row weights": PortClient("mover", "weights", 1, needs="arithmetic"),
+}
+RESULT_CLIENTS = {
+    "list 0": PortClient("engines", "list_0", 0),
+    "list 3": PortClient("engines", "list_3", 0, striped=True),
+    "list 4": PortClient("engines", "list_4", 0, striped=True),
+    "list 1": PortClient("engines", "list_1", 0),
+    "list 2": PortClient("engines", "list_2", 0),
+    "completions": PortClient("completions", "client", None, shallow=True),
+}
 
 
 def list_clients(config: Config) -> tuple[str, ...]:
     """Names of the clients of the list port."""
-    return ("lookup ring", "move ring", "source", "lengths", "rows", "targets",
-            *(("bag lengths", "row weights") if config.arithmetic else ()))
+    return tuple(name for name, client in LIST_CLIENTS.items()
+                 if client.needs is None or getattr(config, client.needs))
 
 
 def shallow_lists(config: Config) -> dict[str, int]:
@@ -65,21 +103,23 @@ def result_ports(config: Config) -> list[tuple[str, ...]]:
     slot and for a PLAN another one, have as many. Of two ports one is for the rows; of four each
     half and the slots have one.
     """
-    slots, *rows = RESULT_CLIENTS[:3]
-    others = RESULT_CLIENTS[3:]
-    return {1: [RESULT_CLIENTS], 2: [tuple(rows), (slots, *others)],
+    names = tuple(RESULT_CLIENTS)
+    slots, *rows = names[:3]
+    others = names[3:]
+    return {1: [names], 2: [tuple(rows), (slots, *others)],
             4: [(slots,), *((half,) for half in rows), others]}[config.result_ports]
 
 
 def result_port(config: Config, names) -> DmaWritePort:
     """The result port of the named clients."""
-    def numbers(selection):
-        return [number for number, name in enumerate(names) if name in selection]
+    def numbers(kind):
+        return [number for number, name in enumerate(names)
+                if getattr(RESULT_CLIENTS[name], kind)]
 
     # Two bursts: one is sent while the next one arrives.
     return DmaWritePort(config, len(names), depth=max(16, 2 * config.burst_beats),
-                        shallow=numbers(SHALLOW_RESULTS),
-                        striped=numbers(STRIPED_CLIENTS) if config.striped_misses else ())
+                        shallow=numbers("shallow"),
+                        striped=numbers("striped") if config.striped_misses else ())
 
 
 def _ids(config: Config, count: int) -> dict:
@@ -172,27 +212,20 @@ class Top(wiring.Component):
         connect(m, queue=move_queue.engine, mover=mover.engine)
 
         # Memory.
-        readers = {
-            "lookup ring": lookup_queue.ring, "move ring": move_queue.ring,
-            "source": engines.source, "lengths": engines.lengths,
-            "rows": mover.rows, "targets": mover.targets,
-        }
-        if config.arithmetic:
-            readers |= {"bag lengths": mover.lengths, "row weights": mover.weights}
-        writers = {
-            "slots": engines.slots,
-            "even misses": engines.even_misses, "odd misses": engines.odd_misses,
-            "popular": engines.popular, "nonpopular": engines.nonpopular,
-            "completions": completions.client,
-        }
+        clients = {"lookup_queue": lookup_queue, "move_queue": move_queue, "engines": engines,
+                   "mover": mover, "completions": completions}
+
+        def member(client):
+            return getattr(clients[client.unit], client.member)
+
         for number, name in enumerate(lists):
-            connect(m, reader=readers[name], port=list_port.clients[number])
+            connect(m, reader=member(LIST_CLIENTS[name]), port=list_port.clients[number])
         connect(m, list_port.bus, flipped(self.list_bus))
         for number, (port, names) in enumerate(
                 zip(results, result_ports(config), strict=True)):
             m.submodules[f"result_port_{number}"] = port
             for client, name in enumerate(names):
-                connect(m, writer=writers[name], port=port.clients[client])
+                connect(m, writer=member(RESULT_CLIENTS[name]), port=port.clients[client])
             if config.planner and port.striped:
                 m.d.comb += port.bypass_striping.eq(engines.bypass_striping)
             connect(m, port.bus, flipped(getattr(self, f"result_bus_{number}")))
@@ -242,22 +275,24 @@ class Top(wiring.Component):
         """
         config = self.config
         m.submodules.watchdog = watchdog = EngineWatchdog(config, len(queues))
-        names, progress = list_clients(config), [[], []]
+        lists = [LIST_CLIENTS[name] for name in list_clients(config)]
+        progress = [[], []]
 
-        def handshake(channel, bus, names):
+        def handshake(channel, bus, clients):
             """Whether a handshake of a channel belongs to the queue, for each queue."""
             fire = getattr(bus, f"{channel}valid") & getattr(bus, f"{channel}ready")
             number = getattr(bus, f"{channel}id")
             for queue, found in enumerate(progress):
-                own = [idx for idx, name in enumerate(names) if _queue_of(name) == queue]
+                own = [idx for idx, client in enumerate(clients) if client.queue == queue]
                 if own:
                     found.append(fire & Cat(number == idx for idx in own).any())
 
         for channel in ("ar", "r"):
-            handshake(channel, self.list_bus, names)
+            handshake(channel, self.list_bus, lists)
         for idx, names in enumerate(result_ports(config)):
             for channel in ("aw", "b"):
-                handshake(channel, getattr(self, f"result_bus_{idx}"), names)
+                handshake(channel, getattr(self, f"result_bus_{idx}"),
+                          [RESULT_CLIENTS[name] for name in names])
         for number in range(config.row_ports):
             read, write = (getattr(self, f"row_{half}_bus_{number}") for half in ("read", "write"))
             progress[1] += [

@@ -176,7 +176,7 @@ def test_only_a_handshake_is_progress_of_its_queue(card):
             await check(ctx, *channel, f"channel {number}")
         for idx, name in enumerate(top.list_clients(CONFIG)):
             ctx.set(list_port.bus.arid, idx)
-            await check(ctx, top._queue_of(name), list_port.bus.arvalid,
+            await check(ctx, top.LIST_CLIENTS[name].queue, list_port.bus.arvalid,
                         card.dut.list_bus.arready, name)
     card.run(scenario)
 

@@ -38,8 +38,7 @@ from .combiner.combiner import Combiner
 from .counters.scan_engine import ScanEngine
 from .directory.install_remove import InstallRemove
 from .dispatch.control import LookupControl
-from .dispatch.in_flight import RESULT_WRITERS
-from .dispatch.result_addresses import lists_of
+from .dispatch.result_addresses import RESULT_WRITERS, STRIPED_LIST
 from .planner.plan_lists import PlanLists
 from .planner.sequencer import PlanSequencer
 from .planner.window import PlanWindow
@@ -69,12 +68,10 @@ class LookupEngine(wiring.Component):
         Ids of a batch, or entries of a list.
     lengths : Out(ReadClient(config))
         Lengths of the bags of a jagged batch.
-    slots, popular, nonpopular : Out(WriteClient(config))
-        `popular` also writes the entries of a HARVEST, `popular` and `nonpopular` the slots of the
-        fills and victims of a PLAN.
-    even_misses, odd_misses : Out(WriteClient(config))
-        Alternate blocks of the miss list of a SPLIT, with one lane the first all of it;
-        `DmaWritePort` interleaves them. For a PLAN they write the fills and the victims.
+    list_0, ..., list_4 : Out(WriteClient(config))
+        The result lists of a command by number, see `LISTS_OF`. For a SPLIT `list_3` and `list_4`
+        write alternate blocks of the misses, with one lane `list_3` all of them; `DmaWritePort`
+        interleaves them.
     bypass_striping : Out(1)
         With a planner: a PLAN is in progress, so the misses are not interleaved; see
         `DmaWritePort`.
@@ -212,9 +209,9 @@ class LookupEngine(wiring.Component):
         connect(m, slot_words=slot_words.marks, bitmap=bitmap.beats)
 
         self._results(m, control, {
-            "slots": (slots_list, slot_words.slots, row_list.slots),
-            "popular": bitmap.popular, "nonpopular": bitmap.nonpopular,
-            "misses": numbering.listed, "harvest": scan.harvested}, plan_lists)
+            "list_0": (slots_list, slot_words.slots, row_list.slots),
+            "list_1": bitmap.popular, "list_2": bitmap.nonpopular,
+            "list_3": numbering.listed, "harvest": scan.harvested}, plan_lists)
         return m
 
     def _restarted(self, m, name, unit):
@@ -273,63 +270,63 @@ class LookupEngine(wiring.Component):
         """Pack the result lists into bus words and connect them to their write clients."""
         config = self.config
         packers = self._packers(m)
-        self._slots(m, *lists["slots"], packers["slots"].elements)
-        for name in ("popular", "nonpopular", "misses"):
+        self._slots(m, *lists["list_0"], packers["list_0"].elements)
+        for name in ("list_1", "list_2", "list_3"):
             stream_resize(m, lists[name], packers[name].elements)
         if config.planner:
-            stream_resize(m, plan_lists.victims, packers["victims"].elements)
+            stream_resize(m, plan_lists.victims, packers["list_4"].elements)
             with m.If(self.bypass_striping):
-                stream_resize(m, plan_lists.fill_slots, packers["popular"].elements)
-                stream_resize(m, plan_lists.victim_slots, packers["nonpopular"].elements)
+                stream_resize(m, plan_lists.fill_slots, packers["list_1"].elements)
+                stream_resize(m, plan_lists.victim_slots, packers["list_2"].elements)
         connect(m, scan=lists["harvest"], packer=packers["harvest"].elements)
 
         words = {name: packer.words for name, packer in packers.items()}
-        requests = dict(zip(lists_of(config), control.requests, strict=True))
+        requests = dict(zip(RESULT_WRITERS, control.requests, strict=False))
+        last, striped_list = RESULT_WRITERS[-1], RESULT_WRITERS[STRIPED_LIST]
+        planned = requests.get(last), words.get(last)  # of the last list of a PLAN
         if config.striped_misses:
             striped = StripedWriter(config, Element(config.entry_width, ROW_ENTRY_BYTES))
             m.submodules.striped = self._restarted(m, "striped", striped)
-            connect(m, queue=requests["misses"], striped=striped.start)
-            connect(m, packer=words["misses"], striped=striped.words)
-            for number, name in enumerate(("even_misses", "odd_misses")):
+            connect(m, queue=requests[striped_list], striped=striped.start)
+            connect(m, packer=words[striped_list], striped=striped.words)
+            for number, name in enumerate((striped_list, last)):
                 requests[name], words[name] = striped.requests[number], striped.sides[number]
             if config.planner:
                 m.d.comb += striped.bypass_striping.eq(self.bypass_striping)
-        else:
-            for streams in (requests, words):
-                streams["even_misses"] = streams["misses"]
-                streams["odd_misses"] = streams.get("victims")
         is_harvest = words["harvest"].valid
         for number, name in enumerate(RESULT_WRITERS):
             client = getattr(self, name)
             connect(m, port=flipped(client.outcome), control=control.written[number])
-            if name == "odd_misses" and words[name] is None:
+            if name not in words:  # one lane, no planner
                 continue
-            if config.planner and config.striped_misses and name == "odd_misses":
-                for streams, port in ((requests, client.request), (words, client.words)):
-                    stream_mux(m, port, (~self.bypass_striping, streams[name]),
-                               (self.bypass_striping, streams["victims"]))
+            if config.planner and config.striped_misses and name == last:
+                for striped_one, planned_one, port in zip(
+                        (requests[name], words[name]), planned, (client.request, client.words),
+                        strict=True):
+                    stream_mux(m, port, (~self.bypass_striping, striped_one),
+                               (self.bypass_striping, planned_one))
                 continue
             connect(m, queue=requests[name], port=flipped(client.request))
-            if name == "popular":
-                stream_mux(m, client.words, (~is_harvest, words["popular"]),
+            if name == "list_1":
+                stream_mux(m, client.words, (~is_harvest, words["list_1"]),
                            (is_harvest, words["harvest"]))
             else:
                 connect(m, packer=words[name], port=flipped(client.words))
 
     def _packers(self, m):
-        """The packer of each result list, by name."""
+        """The packer of each result list, and of HARVEST's entries, by name."""
         config = self.config
         sample_width = log2(config.batch_samples)
-        widths = {"slots": 32, "popular": sample_width, "nonpopular": sample_width}
+        widths = {"list_0": 32, "list_1": sample_width, "list_2": sample_width}
         if config.planner:  # these two also pack slots; equal packers share one module
-            widths["popular"] = widths["slots"]
-            widths["nonpopular"] = max(sample_width, log2(config.slots))
+            widths["list_1"] = widths["list_0"]
+            widths["list_2"] = max(sample_width, log2(config.slots))
         packers = {name: LanePacker(config, width, 4) for name, width in widths.items()}
-        packers["misses"] = LanePacker(
+        packers["list_3"] = LanePacker(
             config, config.entry_width, ROW_ENTRY_BYTES,
             2 * config.bus_bytes if config.striped_misses else None)
         if config.planner:
-            packers["victims"] = LanePacker(config, config.entry_width, ROW_ENTRY_BYTES)
+            packers["list_4"] = LanePacker(config, config.entry_width, ROW_ENTRY_BYTES)
         packers["harvest"] = list_packer(config, harvest_entry, HARVEST_ENTRY_BYTES)
         for name, packer in packers.items():
             m.submodules[f"{name}_packer"] = self._restarted(m, f"{name}_packer", packer)

@@ -14,8 +14,7 @@ from hotrow_rtl.contract.encoding import (
     Status,
 )
 from hotrow_rtl.interfaces.records import COMMAND_PARTS, FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
-from hotrow_rtl.lookup.dispatch.in_flight import RESULT_WRITERS
-from hotrow_rtl.lookup.dispatch.result_addresses import LISTS
+from hotrow_rtl.lookup.dispatch.result_addresses import LISTS_OF, RESULT_WRITERS, STRIPED_LIST
 from hotrow_rtl.lookup.engine import LookupEngine
 from hotrow_sim.cycles.lookup_engine import batch_command_cycles, list_command_cycles
 from hotrow_sim.golden.lookup.counters import Counters
@@ -137,7 +136,7 @@ class Script:
         command, _, _ = self.batch(opcode, np.zeros(sum(lengths)), samples, tables,
                                    flags=BatchFlag.JAGGED, lengths=lengths)
         command["count"] = count
-        command |= {operand: self.memory.room(64) for operand in LISTS}
+        command |= {operand: self.memory.room(64) for operand in LISTS_OF[Opcode.SPLIT]}
         if fault:
             self.memory.read_faults[command["lengths"]] = fault
             self.expect(command, status=Status.SLVERR - 1 + fault)
@@ -206,9 +205,9 @@ class Script:
     def serve(self):
         for name in ("source", "lengths"):
             self.memory.serve(getattr(self.dut, name))
-        for name in RESULT_WRITERS:
+        for number, name in enumerate(RESULT_WRITERS):
             self.memory.accept(getattr(self.dut, name),
-                               striped=self.config.striped_misses and name not in LISTS)
+                               striped=self.config.striped_misses and number >= STRIPED_LIST)
 
     async def submit(self, ctx, command):
         await submit(ctx, self.dut.engine.command, command)
@@ -394,7 +393,8 @@ def test_restart_drops_the_command_and_keeps_the_directory():
     unfinished = []
     for ids in (np.arange(40) + 30, np.arange(40) % 20):
         command, _, _ = script.batch(Opcode.SPLIT, ids, 40, 1)
-        unfinished.append(command | {name: script.memory.room(1024) for name in LISTS})
+        unfinished.append(command | {
+            name: script.memory.room(1024) for name in LISTS_OF[Opcode.SPLIT]})
     script.split(rng.integers(0, 25, 30), 15, 2, flags=BatchFlag.FEATURE_MAJOR)
     script.list(Opcode.REMOVE, rows)
     script.run(dropped=[(command, cycles) for command in unfinished

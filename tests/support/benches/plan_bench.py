@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from hotrow_rtl.contract.encoding import OPERANDS, BatchFlag, Opcode
-from hotrow_rtl.lookup.dispatch.in_flight import RESULT_WRITERS
-from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, PLAN_LISTS
+from hotrow_rtl.lookup.dispatch.result_addresses import LISTS_OF, RESULT_WRITERS, STRIPED_LIST
 from hotrow_rtl.lookup.engine import LookupEngine
 from hotrow_sim.model.lookup_engine import LookupEngine as Model
 
@@ -16,7 +15,6 @@ from .stream_bench import STEADY, StreamBench
 
 COUNTS = ("status", "error_index", "lookups", "hits", "misses", "unique", "popular", "entries",
           "refused", "evictions", "bypasses", "wait_for")
-OPENED = {Opcode.SPLIT: LISTS, Opcode.INSTALL: ("slots",), Opcode.REMOVE: ("slots",)}
 
 
 class ModelMemory:
@@ -85,10 +83,7 @@ class PlanBench:
         """Queue any command, with `room` bytes for each result."""
         room = max(room, 4 * command.get("samples", 0)) + 2 * self.config.burst_beats * \
             self.config.bus_bytes
-        opened = OPENED.get(command["opcode"], ())
-        if command["opcode"] == Opcode.PLAN:
-            opened = PLAN_LISTS
-        for name in opened:
+        for name in LISTS_OF.get(command["opcode"], ()):
             command[name] = self.memory.room(room)
             self.rooms.append((len(self.outcomes), name, command[name]))
         whole = dict.fromkeys(OPERANDS, 0) | command
@@ -112,7 +107,7 @@ class PlanBench:
         self.steps.append((
             {"opcode": opcode, "value": number, "count": len(ids), "samples": len(ids),
              "table_count": 1, "source": self.memory.place(ids)}
-            | {name: self.memory.room(8 * len(ids) + 256) for name in PLAN_LISTS},
+            | {name: self.memory.room(8 * len(ids) + 256) for name in LISTS_OF[Opcode.PLAN]},
             cycles))
 
     def run(self, limit=200_000):
@@ -136,9 +131,9 @@ class PlanBench:
     def _serve(self):
         for name in ("source", "lengths"):
             self.memory.serve(getattr(self.dut, name))
-        for name in RESULT_WRITERS:
+        for number, name in enumerate(RESULT_WRITERS):
             self.memory.accept(getattr(self.dut, name),
-                               striped=self.config.striped_misses and name not in LISTS,
+                               striped=self.config.striped_misses and number >= STRIPED_LIST,
                                whole=self.dut.bypass_striping)
 
     async def _play(self, ctx):

@@ -9,8 +9,8 @@ from ...contract.encoding import Status
 from ...interfaces.records import PLANNED, WriteClient, engine_outcome, outcome
 from ..planner.plan_lists import plan_counts
 from ..splitter.sample_partition import counted_samples
-from .in_flight import RESULT_WRITERS, Unit, lookup_job
-from .result_addresses import LISTS, lists_of
+from .in_flight import Unit, lookup_job
+from .result_addresses import RESULT_WRITERS, STRIPED_LIST, list_count
 
 # The fields of the report that the stream of each unit fills.
 REPORTS = {
@@ -64,7 +64,7 @@ class LookupComplete(wiring.Component):
             **({"plan_counts": In(stream.Signature(plan_counts))} if config.planner else {}),
             "written": In(WriteClient(config).members["outcome"].signature.flip()).array(
                 len(RESULT_WRITERS)),
-            "fault": Out(stream.Signature(range(len(lists_of(config))))),
+            "fault": Out(stream.Signature(range(list_count(config)))),
             "address": In(config.address_width),
             "ended": Out(1),
             "outcome": Out(stream.Signature(engine_outcome(config))),
@@ -155,11 +155,11 @@ class LookupComplete(wiring.Component):
         later whether all are written, whether one failed, the first fault and the number of its
         list.
         """
-        job, misses = self.jobs, LISTS.index("misses")
-        # The misses have two writers, with one lane the second writes only the victims of a PLAN.
+        job = self.jobs
+        # With one lane the last writer writes only the victims of a PLAN.
         opened = Cat(job.p.opened, Const(0, 1))[:len(RESULT_WRITERS)]
         if self.config.striped_misses:
-            opened = Cat(job.p.opened[:misses + 1], job.p.opened[misses])
+            opened = Cat(job.p.opened[:STRIPED_LIST + 1], job.p.opened[STRIPED_LIST])
         written, awaited = Signal(len(RESULT_WRITERS)), Signal(len(RESULT_WRITERS))
         faults = Signal(data.ArrayLayout(self.written[0].p.fault.shape(), len(RESULT_WRITERS)))
         for number, port in enumerate(self.written):
@@ -177,9 +177,10 @@ class LookupComplete(wiring.Component):
             first_fault.eq(0)]
         for number, fault in reversed(list(enumerate(faults))):
             with m.If(fault.any()):
-                is_victims = self.config.planner and number > misses
+                is_last = self.config.planner and number > STRIPED_LIST
                 m.d.sync += [
                     first_fault.eq(fault),
-                    fault_idx.eq(misses + job.p.plans if is_victims else min(number, misses)),
+                    fault_idx.eq(STRIPED_LIST + job.p.plans if is_last
+                                 else min(number, STRIPED_LIST)),
                 ]
         return written, faults, complete, failed, first_fault, fault_idx

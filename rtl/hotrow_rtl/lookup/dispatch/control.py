@@ -11,7 +11,7 @@ from ...primitives.fifo import RamFifo
 from .complete import LookupComplete
 from .in_flight import lookup_job
 from .issue import LookupIssue
-from .result_addresses import ResultAddresses, lists_of
+from .result_addresses import ResultAddresses, list_count
 
 
 class LookupControl(wiring.Component):
@@ -28,7 +28,7 @@ class LookupControl(wiring.Component):
         See `LookupIssue`.
     batch_outcome, scan_outcome, list_outcome, sample_counts, plan_counts, written
         See `LookupComplete`.
-    requests : Out(request of WriteClient).array(len(lists_of(config)))
+    requests : Out(request of WriteClient).array(list_count(config))
         See `ResultAddresses`. Both writers of the misses share one.
 
     Timing
@@ -52,7 +52,7 @@ class LookupControl(wiring.Component):
                for name in ("cleared", "list_mode", "clear_misses", *self._issue_ports)},
             **{name: complete[name] for name in (*self._complete_ports, "written")},
             "requests": Out(WriteClient(config).members["request"].signature).array(
-                len(lists_of(config))),
+                list_count(config)),
         })
 
     def elaborate(self, platform):

@@ -5,11 +5,7 @@ from amaranth.lib import data, enum
 from ...config import Config
 from ...interfaces.lookup_payloads import STATUS_WIDTH
 from ..reader.length_sum import sum_width
-from .result_addresses import LISTS, lists_of
-
-# Write clients of the lists. The misses of a SPLIT use two; one of them writes the victims of a
-# PLAN.
-RESULT_WRITERS = (*LISTS[:-1], "even_misses", "odd_misses")
+from .result_addresses import list_count
 
 
 class Unit(enum.Enum, shape=2):
@@ -25,14 +21,14 @@ def lookup_job(config: Config) -> data.StructLayout:
     """A command that has started.
 
     `unit` reports its outcome. `splits`, `plans`: the opcode is SPLIT or PLAN. `opened`: the lists
-    that it opened, by number in `lists_of(config)`. With `Unit.NONE`, its `status` and
+    that it opened, by number. With `Unit.NONE`, its `status` and
     `error_index`.
     """
     return data.StructLayout({
         "unit": Unit,
         "splits": 1,
         **({"plans": 1} if config.planner else {}),
-        "opened": len(lists_of(config)),
+        "opened": list_count(config),
         "status": STATUS_WIDTH,
         "error_index": max(sum_width(config), 32 if config.planner else 0),
     })

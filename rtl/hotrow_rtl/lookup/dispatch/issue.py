@@ -12,18 +12,17 @@ from ..planner.sequencer import PlannerPort
 from ..reader.reader import verdict
 from ..splitter.sample_partition import batch_samples
 from .in_flight import Unit, lookup_job
-from .result_addresses import LISTS, PLAN_LISTS, lists_of, opened_lists
+from .result_addresses import LISTS_OF, list_count, opened_lists
 
-# The unit of each opcode, and by number in `LISTS` the lists that it opens.
-_COMMANDS = {
-    Opcode.OBSERVE: (Unit.BATCH, ()),
-    Opcode.SPLIT: (Unit.BATCH, range(len(LISTS))),
-    Opcode.PLAN: (Unit.BATCH, range(len(PLAN_LISTS))),
-    Opcode.MARK: (Unit.BATCH, ()),
-    Opcode.HARVEST: (Unit.SCAN, (LISTS.index("popular"),)),
-    Opcode.DECAY: (Unit.SCAN, ()),
-    Opcode.INSTALL: (Unit.LIST, (LISTS.index("slots"),)),
-    Opcode.REMOVE: (Unit.LIST, (LISTS.index("slots"),)),
+_UNITS = {
+    Opcode.OBSERVE: Unit.BATCH,
+    Opcode.SPLIT: Unit.BATCH,
+    Opcode.PLAN: Unit.BATCH,
+    Opcode.MARK: Unit.BATCH,
+    Opcode.HARVEST: Unit.SCAN,
+    Opcode.DECAY: Unit.SCAN,
+    Opcode.INSTALL: Unit.LIST,
+    Opcode.REMOVE: Unit.LIST,
 }
 _PLANNER = (Opcode.PLAN, Opcode.MARK)
 
@@ -221,20 +220,23 @@ class LookupIssue(wiring.Component):
     def _decode(self, m):
         """(unit of the command, lists that it opens)."""
         p, lists = self.command.p, self.lists.p
-        unit, opens = Signal(Unit), Signal(len(lists_of(self.config)))
+        unit, opens = Signal(Unit), Signal(list_count(self.config))
         with m.Switch(p.opcode):
-            for opcode, (each, numbers) in _COMMANDS.items():
+            for opcode, serving in _UNITS.items():
                 if self.config.planner or opcode not in _PLANNER:
                     with m.Case(opcode):
-                        m.d.comb += [
-                            unit.eq(each), opens.eq(sum(1 << number for number in numbers))]
+                        m.d.comb += [unit.eq(serving), opens.eq(sum(
+                            1 << number for number, operand in enumerate(LISTS_OF.get(opcode, ()))
+                            if operand))]
         with m.If((p.opcode == Opcode.REMOVE) & (p.flags & AllFlag.ALL).any()):
             m.d.comb += opens.eq(0)
         m.d.comb += [
             lists.opened.eq(opens),
-            *(lists.addresses[number].eq(p[name])
-              for number, name in enumerate(lists_of(self.config))),
+            # The operands of a PLAN are in the same bytes; SPLIT has all but the last.
+            *(address.eq(p[operand]) for address, operand in zip(
+                lists.addresses, (*LISTS_OF[Opcode.SPLIT], "victims"), strict=False)),
         ]
         with m.If(p.opcode == Opcode.HARVEST):
-            m.d.comb += lists.addresses[LISTS.index("popular")].eq(p.destination)
+            m.d.comb += lists.addresses[LISTS_OF[Opcode.HARVEST].index("destination")].eq(
+                p.destination)
         return unit, opens

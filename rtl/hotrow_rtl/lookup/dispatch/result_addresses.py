@@ -5,22 +5,31 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import LIST_ALIGNMENT, Config, log2
+from ...contract.encoding import Opcode
 from ...interfaces.records import BATCHES_IN_FLIGHT, WriteClient
 from ...primitives.ram import Ram
 
-LISTS = ("slots", "popular", "nonpopular", "misses")  # in the order of the operands
-# The operands of a PLAN by the same numbers: the writers of a SPLIT's lists write these.
-PLAN_LISTS = ("slots", "fill_slots", "victim_slots", "fills", "victims")
+# The operand that is each result list of a command, by the number of the list.
+LISTS_OF = {
+    Opcode.SPLIT: ("slots", "popular", "nonpopular", "misses"),
+    Opcode.PLAN: ("slots", "fill_slots", "victim_slots", "fills", "victims"),
+    Opcode.HARVEST: (None, "destination"),
+    Opcode.INSTALL: ("slots",),
+    Opcode.REMOVE: ("slots",),
+}
+STRIPED_LIST = LISTS_OF[Opcode.SPLIT].index("misses")  # it has two writers, if any list has
+# Writer `list_n` writes list n. The last one also writes blocks of the striped list.
+RESULT_WRITERS = tuple(f"list_{number}" for number in range(len(LISTS_OF[Opcode.PLAN])))
 
 
-def lists_of(config: Config) -> tuple[str, ...]:
+def list_count(config: Config) -> int:
     """The result lists of a card's commands; a planner has one more."""
-    return (*LISTS, "victims") if config.planner else LISTS
+    return len(LISTS_OF[Opcode.PLAN if config.planner else Opcode.SPLIT])
 
 
 def opened_lists(config: Config) -> data.StructLayout:
-    """The lists that a command opens, by number in `lists_of(config)`, and their addresses."""
-    lists = len(lists_of(config))
+    """The lists that a command opens, by number, and their addresses."""
+    lists = list_count(config)
     return data.StructLayout({
         "addresses": data.ArrayLayout(config.address_width, lists), "opened": lists})
 
@@ -37,7 +46,7 @@ class ResultAddresses(wiring.Component):
     Attributes
     ----------
     start : In(stream(opened_lists(config)))
-    requests : Out(request of WriteClient).array(len(lists_of(config)))
+    requests : Out(request of WriteClient).array(list_count(config))
         The unit offers an address only to a writer that is ready: `ready` must not depend on
         `valid`.
     fault : In(stream)
@@ -54,20 +63,20 @@ class ResultAddresses(wiring.Component):
     """
 
     def __init__(self, config: Config):
-        self.config, self.lists = config, lists_of(config)
+        self.config, self.lists = config, list_count(config)
         lists = self.lists
         request = WriteClient(config).members["request"].signature
         super().__init__({
             "start": In(stream.Signature(opened_lists(config))),
-            "requests": Out(request).array(len(lists)),
-            "fault": In(stream.Signature(range(len(lists)))),
+            "requests": Out(request).array(lists),
+            "fault": In(stream.Signature(range(lists))),
             "address": Out(config.address_width),
             "ended": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        p, align_bits, lists = self.start.p, log2(LIST_ALIGNMENT), len(self.lists)
+        p, align_bits, lists = self.start.p, log2(LIST_ALIGNMENT), self.lists
         m.submodules.memory = memory = Ram(
             self.config.address_width - align_bits, BATCHES_IN_FLIGHT << (lists - 1).bit_length())
         # The numbers of commands have a bit more than needed, to distinguish full and empty.

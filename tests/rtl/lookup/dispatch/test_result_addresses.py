@@ -5,14 +5,14 @@ import random
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.interfaces.records import BATCHES_IN_FLIGHT
-from hotrow_rtl.lookup.dispatch.result_addresses import LISTS, ResultAddresses, lists_of
+from hotrow_rtl.lookup.dispatch.result_addresses import RESULT_WRITERS, ResultAddresses, list_count
 from hotrow_sim.cost.design_memory import memory_bits
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 from tests.support.simulation import built
 
 TINY = preset("tiny")
-NUMBERS = range(len(LISTS))
+NUMBERS = range(list_count(TINY))
 
 
 def commands(count, seed):
@@ -36,7 +36,7 @@ class Bench:
             {"addresses": addresses, "opened": sum(1 << number for number in opened)}
             for addresses, opened in given], gaps)
         self.taken = [self.bench.sink(
-            dut.requests[number], len(self.wanted[number]), pauses, LISTS[number],
+            dut.requests[number], len(self.wanted[number]), pauses, RESULT_WRITERS[number],
             read=lambda request: request.address) for number in NUMBERS]
         self.begun, self.ended, self.most = 0, 0, 0
         self.bench.background(self.count)
@@ -94,7 +94,8 @@ def test_a_writer_that_waits_keeps_none_from_theirs():
              for turn in range(BATCHES_IN_FLIGHT)]
     dut = built(ResultAddresses, TINY)
     bench = StreamBench(dut)
-    bench.source(dut.start, [{"addresses": addresses, "opened": 0b1111} for addresses, _ in given])
+    bench.source(dut.start, [{"addresses": addresses, "opened": (1 << len(NUMBERS)) - 1}
+                             for addresses, _ in given])
     taken = [bench.sink(dut.requests[number], BATCHES_IN_FLIGHT,
                         read=lambda request: request.address)
              for number in NUMBERS[1:]]
@@ -103,6 +104,6 @@ def test_a_writer_that_waits_keeps_none_from_theirs():
 
 
 def test_memory():
-    lists = 1 << (len(lists_of(TINY)) - 1).bit_length()
+    lists = 1 << (list_count(TINY) - 1).bit_length()
     bits = BATCHES_IN_FLIGHT * lists * (TINY.address_width - 6)
     assert memory_bits(ResultAddresses(TINY)) == bits
