@@ -1,12 +1,12 @@
 """The accelerator on a NiteFury II or Acorn CLE-215+, a card with an Artix-7 200T, by Vivado.
 
-LitePCIe connects it to the host: the registers are a window of BAR 0, and the accelerator accesses
-the host's memory through LitePCIe's 32-bit AXI-Lite port, with a PCIe request for every four bytes.
-LitePCIe's burst port would be faster, but it writes bytes without a strobe, and answers a write
-before a later read is sure to return the data.
+LitePCIe's PHY connects the hard block to `hotrow_rtl.pcie`: the registers are BAR 0, and the
+accelerator's masters read and write the host's memory in bursts. Accelerator and bridge have a
+clock of the configuration's frequency; the crossing to the link's clock is in the PHY.
 """
 
 import re
+from pathlib import Path
 
 from amaranth.hdl import Value
 
@@ -15,70 +15,66 @@ from ..emit.component import to_verilog
 from ..emit.litex_generator import GeneratorMissing, generate
 from ..emit.verilog import TOP_MODULE, emit
 from ..memory.axi import AXI4Read, AXI4Write
-from ..memory.axi_to_axilite import AXIToAXILite
+from ..pcie.bridge import SOURCES, Bridge
 from .interfaces import CONTROL, buses
 
 PART = "xc7a200tfbg484-2"
-REGISTERS_AT = 1 << 16  # offset in BAR 0, after LitePCIe's registers
-ADDRESS_WIDTH = 32  # of the host's memory at LitePCIe's port
-_BAR_BYTES = 1 << 20
-_TOP, _PCIE, _BRIDGE = "hotrow_nitefury", "litepcie_core", "hotrow_dwords"
+TIMEOUT_MS = 50  # of a read; the host may change its own, which this one does not follow
+_BAR_BYTES = 1 << 20  # in which the registers repeat
+_TOP, _PHY, _BRIDGE = "hotrow_nitefury", "pcie_phy", "hotrow_bridge"
+_GENERATOR = Path(__file__).with_name("pcie_phy.py")
 MODULES = ("litepcie",)  # what the generator imports
-_FOLDER = "build/gateware/"
+_FOLDER = "gateware/"
 # Source: the card's file in amaranth-boards.
 _PINS = {
     "pcie_rst_n": ("J1",), "pcie_clk_p": ("F6",), "pcie_clk_n": ("E6",), "pcie_clkreq_n": ("G1",),
     "pcie_rx_p": ("B10", "B8", "D11", "D9"), "pcie_rx_n": ("A10", "A8", "C11", "C9"),
     "pcie_tx_p": ("B6", "B4", "D5", "D7"), "pcie_tx_n": ("A6", "A4", "C5", "C7"),
 }
+_MMCM = "pcie/MMCME2_ADV"  # CLKOUT4 is the card's clock
+_LINK_CLOCKS = " ".join(f"{_MMCM}/CLKOUT{number}" for number in range(4))
 _LANES = len(_PINS["pcie_rx_p"])
 
 
 def nitefury_files(config: Config) -> dict[str, str]:
-    """`hotrow_nitefury.v`, `bridge.v`, `litepcie_core.v` and its ROM, `build.tcl`, `card.xdc` and
-    the core's Verilog.
+    """`hotrow_nitefury.v`, `bridge.v`, `pcie_phy.v`, `build.tcl`, `card.xdc` and the core's
+    Verilog.
 
     Raises
     ------
     ValueError
-        If LitePCIe's generator is not installed.
+        If LitePCIe is not installed, or the bus of the configuration is too wide for the link.
     """
+    if config.bus_bytes not in (8, 16):
+        raise ValueError(f"format 'nitefury' needs a bus of 8 or 16 bytes, and {config.name} has "
+                         f"{config.bus_bytes}: take another preset, or set bus_bytes")
     try:
-        made = generate(["-m", "litepcie.gen"], MODULES, {
-            "phy": "S7PCIEPHY", "phy_device": PART, "phy_lanes": _LANES, "phy_data_width": 128,
-            "phy_bar0_size": _BAR_BYTES, "clk_freq": 125e6, "mmap": True,
-            "mmap_base": REGISTERS_AT, "mmap_size": 1 << 16, "mmap_slave": True,
-            "dma_channels": 0, "msi_irqs": 1})
+        made = generate([_GENERATOR, "--name", _PHY], MODULES, {
+            "device": PART, "lanes": _LANES, "data_width": 8 * config.bus_bytes,
+            "bar0_size": _BAR_BYTES, "clock_hz": 1e6 * config.clock_mhz})
     except GeneratorMissing as missing:
-        raise ValueError(f"format 'nitefury' needs LitePCIe's generator, but {missing}: "
+        raise ValueError(f"format 'nitefury' needs LitePCIe's PHY, but {missing}: "
                          "pip install 'hotrow[litepcie]'") from missing
-    core, rom = f"{config.name}.v", f"{_PCIE}_mem.init"
+    core, found = f"{config.name}.v", buses(config)
     return {
-        f"{_TOP}.v": _wrapper(buses(config)), "bridge.v": _bridge(buses(config)),
-        f"{_PCIE}.v": made[f"{_FOLDER}{_PCIE}.v"], rom: _undated(made[_FOLDER + rom]),
-        "build.tcl": _script(config, core, made[f"{_FOLDER}{_PCIE}.tcl"]),
+        f"{_TOP}.v": _wrapper(config, found), "bridge.v": _bridge(found),
+        f"{_PHY}.v": made[f"{_FOLDER}{_PHY}.v"],
+        "build.tcl": _script(config, core, made[f"{_FOLDER}{_PHY}.tcl"]),
         "card.xdc": _constraints(), core: emit(config)}
 
 
-def _undated(rom):
-    """LitePCIe's identification ROM, a byte to the line, with zeros in place of the date."""
-    date = re.search(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", bytes.fromhex(rom))
-    octets = rom.splitlines(keepends=True)
-    octets[slice(*date.span())] = ["00\n"] * len(date[0])
-    return "".join(octets)
-
-
 def _bridge(found):
-    """Verilog of the bridge from the masters to the host, with the core's port names."""
+    """Verilog of the bridge from the accelerator to the PHY, with the core's port names."""
     masters = [bus for bus in found if bus.master]
     readers, writers = ([bus for bus in masters if getattr(bus, half)]
                         for half in ("reads", "writes"))
-    bridge = AXIToAXILite([_signature(AXI4Read, bus, "ARID") for bus in readers],
-                          [_signature(AXI4Write, bus, "AWID") for bus in writers], ADDRESS_WIDTH)
+    [control] = [bus for bus in found if bus.name == CONTROL]
+    bridge = Bridge([_signature(AXI4Read, bus, "ARID") for bus in readers],
+                    [_signature(AXI4Write, bus, "AWID") for bus in writers], control.address_bits)
     names = {**{f"read_{n}": bus.name for n, bus in enumerate(readers)},
-             **{f"write_{n}": bus.name for n, bus in enumerate(writers)}, "bus": "host"}
-    ports = {f"{names[member]}_{name}": (Value.cast(value), None)
-             for (member, name), _, value in bridge.signature.flatten(bridge)}
+             **{f"write_{n}": bus.name for n, bus in enumerate(writers)}, "registers": CONTROL}
+    ports = {"_".join([names.get(path[0], path[0]), *map(str, path[1:])]):
+             (Value.cast(value), None) for path, _, value in bridge.signature.flatten(bridge)}
     return to_verilog(bridge, _BRIDGE, ports)
 
 
@@ -87,33 +83,27 @@ def _signature(kind, bus, id_signal):
     return kind(address_width=bus.address_bits, bus_bytes=bus.data_bits // 8, id_width=bits)
 
 
-def _wrapper(found):
-    """The top module: PCI Express, the accelerator and the bridge between them."""
-    wires, core, bridge = [], [], []
-    for bus in found:
-        for port in bus.ports:
-            wires.append(f"  wire {_width(port.bits)}{port.name};")
-            core.append(f".{port.name}({port.name})")
-            if bus.master:
-                bridge.append(f".{port.name}({port.name})")
-    lite = [port for bus in found if bus.name == CONTROL for port in bus.ports]
-    registers, host = [], []
-    for port in lite:
-        signal = port.signal.lower()
-        bits = 32 if signal.endswith("addr") else port.bits
-        wires.append(f"  wire {_width(bits)}registers_{signal};")
-        wires.append(f"  wire {_width(bits)}host_{signal};")
-        registers.append(f".mmap_axi_lite_{signal}(registers_{signal})")
-        host.append(f".mmap_slave_axi_lite_{signal}(host_{signal})")
-        bridge.append(f".host_{signal}(host_{signal})")
-        low = _width(port.bits).strip()
-        wires.append(f"  assign registers_{signal} = {port.name};" if port.output
-                     else f"  assign {port.name} = registers_{signal}{low};")
+def _wrapper(config, found):
+    """The top module: the PHY, the bridge and the accelerator."""
+    data = 8 * config.bus_bytes
+    dwords = range(config.bus_bytes // 4)
+    ports = [port for bus in found for port in bus.ports]
+    wires = "\n".join(f"  wire {_width(port.bits)}{port.name};" for port in ports)
+    same = [f".{port.name}({port.name})" for port in ports]
     pins = ",\n".join(
         f"  {'output' if 'tx' in name or 'clkreq' in name else 'input'} wire "
         f"{_width(len(places))}{name}" for name, places in _PINS.items())
-    pcie = [f".{name}({name})" for name in _PINS if "clkreq" not in name]
-    wires, joined = "\n".join(wires), ",\n    "
+    phy = [f".{name}({name})" for name in _PINS if "clkreq" not in name]
+    phy += [f".{way}_{name}({way}_{name})" for way in ("sink", "source")
+            for name in ("dat", "be", "last", "valid", "ready")]
+    constant = {"credits": f"{len(SOURCES)}'d{(1 << len(SOURCES)) - 1}",
+                "timeout": f"32'd{1000 * config.clock_mhz * TIMEOUT_MS}", "interrupt": "1'b0",
+                "msi_enable": "1'b0", "msi_address": "64'd0", "msi_data": "16'd0",
+                "restart": "1'b0", "clear_error": "1'b0", "error": ""}
+    bridge = [f".{name}({value})" for name, value in constant.items()]
+    sent = ", ".join(f"{{4{{sent[{data + lane}]}}}}" for lane in reversed(dwords))
+    kept = ", ".join(f"source_be[{4 * lane}]" for lane in reversed(dwords))
+    joined = ",\n    "
     return f"""\
 // hotrow on a NiteFury II: written by `hotrow generate --format nitefury`.
 module {_TOP} (
@@ -121,16 +111,30 @@ module {_TOP} (
 );
   assign pcie_clkreq_n = 1'b0;
   wire clk, rst, interrupt;
+  wire [15:0] identity, max_read_bytes, max_payload_bytes;
+  wire [{data - 1}:0] sink_dat, source_dat;
+  wire [{config.bus_bytes - 1}:0] sink_be, source_be;
+  wire sink_last, sink_valid, sink_ready, source_last, source_valid, source_ready;
+  // A beat: its data, a bit for each double word, whether it is the last one.
+  wire [{data + len(dwords)}:0] sent;
+  wire [{data + len(dwords)}:0] received = {{source_last, {kept}, source_dat}};
+  assign sink_dat = sent[{data - 1}:0];
+  assign sink_be = {{{sent}}};
+  assign sink_last = sent[{data + len(dwords)}];
 {wires}
-  {_PCIE} pcie (
-    .clk(clk), .rst(rst), .msi_irqs(interrupt),
-    {joined.join(pcie + registers + host)});
+  {_PHY} pcie (
+    .clk(clk), .rst(rst), .interrupt(interrupt), .id(identity),
+    .max_request_size(max_read_bytes), .max_payload_size(max_payload_bytes),
+    {joined.join(phy)});
   {_BRIDGE} bridge (
-    .clk(clk), .rst(rst),
-    {joined.join(bridge)});
+    .clk(clk), .rst(rst), .identity(identity),
+    .max_read_bytes(max_read_bytes), .max_payload_bytes(max_payload_bytes),
+    .sent_payload(sent), .sent_valid(sink_valid), .sent_ready(sink_ready),
+    .received_payload(received), .received_valid(source_valid), .received_ready(source_ready),
+    {joined.join(bridge + same)});
   {TOP_MODULE} core (
     .clk(clk), .rst(rst), .interrupt(interrupt),
-    {joined.join(core)});
+    {joined.join(same)});
 endmodule
 """
 
@@ -143,7 +147,7 @@ def _script(config, core, generated):
     """The build script; the settings of the PCIe hard block are LitePCIe's."""
     hard_block = re.search(r"^create_ip .*?^synth_ip \$obj$", generated, re.M | re.S)[0]
     sources = " ".join(f"[file join $here {name}]" for name in (
-        f"{_TOP}.v", "bridge.v", f"{_PCIE}.v", core))
+        f"{_TOP}.v", "bridge.v", f"{_PHY}.v", core))
     return f"""\
 # The bitstream of hotrow, configuration {config.name}, for a NiteFury II or Acorn CLE-215+.
 #   vivado -mode batch -source build.tcl -tclargs ?part?
@@ -152,7 +156,6 @@ set part [expr {{[llength $argv] > 0 ? [lindex $argv 0] : "{PART}"}}]
 set here [file dirname [file normalize [info script]]]
 create_project -in_memory -part $part
 read_verilog -sv [list {sources}]
-add_files [list [file join $here {_PCIE}_mem.init]]
 read_xdc [file join $here card.xdc]
 {hard_block}
 synth_design -top {_TOP} -part $part
@@ -175,6 +178,10 @@ def _constraints():
               for name in ("pcie_rst_n", "pcie_clkreq_n")]
     lines += ["set_property PULLUP true [get_ports pcie_rst_n]",
               "create_clock -name pcie_clk -period 10.000 [get_ports pcie_clk_p]",
+              "# The card's clock and those of the link meet in FIFOs and synchronizers only.",
+              "set_clock_groups -asynchronous "
+              f"-group [get_clocks -of_objects [get_pins {_MMCM}/CLKOUT4]] "
+              f"-group [get_clocks -of_objects [get_pins {{{_LINK_CLOCKS}}}]]",
               "set_property BITSTREAM.GENERAL.COMPRESS TRUE [current_design]",
               "set_property CFGBVS VCCO [current_design]",
               "set_property CONFIG_VOLTAGE 3.3 [current_design]"]

@@ -23,7 +23,8 @@ class CompletionReceiver(wiring.Component):
     """Separate the header of each completion, and align its payload with bus words.
 
     A read of whole bus words is split at multiples of 64 bytes only, so the payload of each of its
-    completions consists of whole words. Double words that fill no word are dropped.
+    completions consists of whole words. The number of words is that of the header: the hard block
+    does not define the enables of the last beat on 128 bits, and a digest may follow.
 
     Parameters
     ----------
@@ -71,5 +72,5 @@ class CompletionReceiver(wiring.Component):
                     out.header.eq(Cat(previous, packets.p.data)[-header_beats * self.width:]),
                 ]
             with m.Elif(number == header_beats):
-                m.d.sync += out.has_word.eq(packets.p.keep[:ahead].all())
+                m.d.sync += out.has_word.eq(1)
         return m

@@ -37,9 +37,11 @@ def core(monkeypatch):
     return text
 
 
-def header_of(text, module):
+def stub(module, ports):
     """A module with its ports only."""
-    return re.search(rf"^module {module}\s*\(.*?\);", text, re.M | re.S)[0] + "\nendmodule\n"
+    return f"module {module}(\n  " + ",\n  ".join(
+        f"{direction} [{bits - 1}:0] {name}" for name, direction, bits in sorted(ports)
+    ) + "\n);\nendmodule\n"
 
 
 def core_ports():
@@ -182,38 +184,37 @@ def test_the_kernel_elaborates(monkeypatch, tmp_path):
 
 @needs_litepcie
 def test_nitefury(core, tmp_path):
-    """All ports of LitePCIe's core, the bridge and the accelerator are connected, with the right
+    """All ports of LitePCIe's PHY, the bridge and the accelerator are connected, with the right
     width; every port of the design has a pin."""
     files = FILES["nitefury"](TINY)
     pins = ports_of(files["hotrow_nitefury.v"], "hotrow_nitefury")
-    pcie = ports_of(re.sub(" +", " ", files["litepcie_core.v"]), "litepcie_core")
+    phy = ports_of(re.sub(" +", " ", files["pcie_phy.v"]), "pcie_phy")
     assert {port for port in pins if port[0] != "pcie_clkreq_n"} == {
-        port for port in pcie if port[0].startswith("pcie_")}
+        port for port in phy if port[0].startswith("pcie_")}
     placed = re.findall(r"PACKAGE_PIN (\w+) \[get_ports \{(\w+)", files["card.xdc"])
     assert len({place for place, _ in placed}) == len(placed) == sum(bits for *_, bits in pins)
     assert {name for _, name in placed} == {name for name, *_ in pins}
-    for module, text in (("litepcie_core", files["litepcie_core.v"]),
-                         ("hotrow_dwords", files["bridge.v"]), ("hotrow", core)):
+    bridge = ports_of(files["bridge.v"], "hotrow_bridge")
+    for module, ports in (("pcie_phy", phy), ("hotrow_bridge", bridge),
+                          ("hotrow", ports_of(core, "hotrow"))):
         instance = re.search(rf"^  {module} \w+ \((.*?)\);", files["hotrow_nitefury.v"],
                              re.M | re.S)[1]
-        header = re.search(rf"^module {module}\s*\((.*?)\);", text, re.M | re.S)[1]
-        assert sorted(re.findall(r"\.(\w+)\(", instance)) == sorted(
-            re.findall(r"(\w+)\s*(?:,|$)", re.sub(r"\(\*.*?\*\)", "", header)))
-    driven = set(re.findall(r"^  output (?:\[\d+:0\] )?((?:m_axi|host)_\w+);", files["bridge.v"],
-                            re.M))
-    assert driven == {port.name for bus in buses(TINY) for port in bus.ports
-                      if bus.master and not port.output} | {
-        name.replace("mmap_slave_axi_lite", "host") for name, direction, _ in pcie
-        if name.startswith("mmap_slave") and direction == "input"}
-    assert bytes.fromhex(files["litepcie_core_mem.init"]).rstrip(b"\0 ") == (
-        b"LitePCIe standalone core")
+        assert sorted(re.findall(r"\.(\w+)\(", instance)) == sorted(name for name, *_ in ports)
+    core_side = {(port.name, "input" if port.output else "output", port.bits)
+                 for bus in buses(TINY) for port in bus.ports}
+    assert core_side == {port for port in bridge if port[0].startswith(("m_axi", "s_axil"))}
     assert not re.search(r"20\d\d-\d\d-\d\d", "".join(files.values())), "another text every day"
     assert "CONFIG.Bar0_Size" in files["build.tcl"] and "pcie_7x" in files["build.tcl"]
+    # The card's clock has the configuration's frequency, and the constraints name its output.
+    mmcm = re.search(r"MMCME2_ADV #\((.*?)\) MMCME2_ADV \(", files["pcie_phy.v"], re.S)[1]
+    multiply, divide = (int(re.search(rf"\.{name}\s*\(\d'd(\d+)\)", mmcm)[1])
+                        for name in ("CLKFBOUT_MULT_F", "CLKOUT4_DIVIDE"))
+    assert 100 * multiply / divide == TINY.clock_mhz
+    assert "MMCME2_ADV/CLKOUT4" in files["card.xdc"]
     iverilog = shutil.which("iverilog")
     if not iverilog:
         pytest.skip("iverilog is not installed")
-    design = files["hotrow_nitefury.v"] + files["bridge.v"] + header_of(
-        files["litepcie_core.v"], "litepcie_core")
+    design = files["hotrow_nitefury.v"] + stub("hotrow_bridge", bridge) + stub("pcie_phy", phy)
 
     def said(text):
         (tmp_path / "card.v").write_text(text)
@@ -224,9 +225,14 @@ def test_nitefury(core, tmp_path):
 
     assert not said(design + core)
     for right, wrong in ((".m_axi_list_arready(m_axi_list_arready),", ""),
-                         ("wire [31:0] host_araddr;", "wire [15:0] host_araddr;"),
-                         (".mmap_axi_lite_rdata(registers_rdata),", "")):
+                         ("wire [132:0] sent;", "wire [131:0] sent;"),
+                         (".sink_valid(sink_valid),", "")):
         assert right in design and said(design.replace(right, wrong) + core), right
+
+
+def test_a_bus_too_wide_for_the_link():
+    with pytest.raises(ValueError, match=r"bus of 8 or 16 bytes, and alveo-u55c has 64"):
+        FILES["nitefury"](preset("alveo-u55c"))
 
 
 def test_a_missing_generator_is_named(monkeypatch):

@@ -217,7 +217,7 @@ class Link:
 
     def __init__(self, unit, bus_bytes, root, stall, pace=0.0):
         self.unit, self.bus_bytes, self.root, self.stall = unit, bus_bytes, root, stall
-        self.cycle, self.pace = 0, pace
+        self.cycle, self.pace, self.enables = 0, pace, 0
         self._packet, self._beats, self._held, self._free_at = b"", deque(), False, 0.0
 
     def drive(self):
@@ -242,7 +242,7 @@ class Link:
             data = 0
             for dword in range(0, len(piece), 4):
                 data |= int.from_bytes(piece[dword:dword + 4], "big") << 8 * dword
-            keep = (1 << len(piece) // 4) - 1
+            keep = (1 << len(piece) // 4) - 1 | self.enables
             last = at + self.bus_bytes >= len(packet)
             self._beats.append(data | keep << width | last << width + self.bus_bytes // 4)
 

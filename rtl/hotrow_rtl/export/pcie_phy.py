@@ -1,0 +1,75 @@
+"""A program that writes the Verilog of LitePCIe's PHY with its stream as pins; `nitefury` runs it.
+
+The card's clock comes from the PHY's MMCM. The PHY has the crossing between it and the user clock
+of the hard block: FIFOs with Gray counters, in both directions.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from litepcie.phy.s7pciephy import S7PCIEPHY
+from litex.build.generic_platform import Pins, Subsignal
+from litex.build.xilinx.platform import XilinxPlatform
+from migen import ClockDomain, ClockSignal, If, Module, ResetSignal, Signal
+from migen.genlib.cdc import MultiReg
+from migen.genlib.resetsync import AsyncResetSynchronizer
+
+STATIC = ("id", "max_request_size", "max_payload_size")  # 16 bits each, set by the host once
+
+
+def pins(lanes, width):
+    """The pins of the module."""
+    stream = [("dat", width), ("be", width // 8), ("last", 1), ("valid", 1), ("ready", 1)]
+    return [
+        ("clk", 0, Pins(1)), ("rst", 0, Pins(1)), ("interrupt", 0, Pins(1)),
+        ("pcie", 0, *(Subsignal(name, Pins(1)) for name in ("rst_n", "clk_p", "clk_n")),
+         *(Subsignal(name, Pins(lanes)) for name in ("rx_p", "rx_n", "tx_p", "tx_n"))),
+        *((way, 0, *(Subsignal(name, Pins(bits)) for name, bits in stream))
+          for way in ("sink", "source")),
+        *((name, 0, Pins(16)) for name in STATIC),
+    ]
+
+
+class Core(Module):
+    """The PHY, the clock of the card, and the interrupt of the hard block."""
+
+    def __init__(self, platform, description):
+        width = description["data_width"]
+        platform.add_extension(pins(description["lanes"], width))
+        self.clock_domains.cd_sys = ClockDomain()
+        self.submodules.phy = phy = S7PCIEPHY(
+            platform, platform.request("pcie"), data_width=width, pcie_data_width=128,
+            bar0_size=description["bar0_size"])
+        phy.mmcm.create_clkout(self.cd_sys, description["clock_hz"], with_reset=False)
+        self.specials += AsyncResetSynchronizer(
+            self.cd_sys, ~phy.mmcm.locked | ResetSignal("pcie"))
+        self.comb += [platform.request("clk").eq(ClockSignal("sys")),
+                      platform.request("rst").eq(ResetSignal("sys"))]
+        for way, given in (("sink", True), ("source", False)):
+            stream, pads = getattr(phy, way), platform.request(way)
+            for name in ("dat", "be", "last", "valid"):
+                inner, outer = getattr(stream, name), getattr(pads, name)
+                self.comb += inner.eq(outer) if given else outer.eq(inner)
+            self.comb += pads.ready.eq(stream.ready) if given else stream.ready.eq(pads.ready)
+        for name in STATIC:
+            self.specials += MultiReg(getattr(phy, name), platform.request(name), "sys")
+        before, interrupt = Signal(), platform.request("interrupt")
+        self.sync += [before.eq(interrupt), If(phy.msi.ready, phy.msi.valid.eq(0)),
+                      If(interrupt & ~before, phy.msi.valid.eq(1))]
+
+
+def main():
+    """Write the module that a JSON description specifies."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("description", type=Path)
+    parser.add_argument("--name", required=True)
+    options = parser.parse_args()
+    description = json.loads(options.description.read_text())
+    platform = XilinxPlatform(description["device"], [], toolchain="vivado")
+    core = Core(platform, description)
+    platform.build(core, build_dir="gateware", build_name=options.name, run=False)
+
+
+if __name__ == "__main__":
+    main()
