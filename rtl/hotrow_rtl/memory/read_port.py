@@ -1,4 +1,4 @@
-"""List port: the AXI4 read master for rings, batches and lists."""
+"""DmaReadPort, the list port: the AXI4 read master for rings, batches and lists."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring

@@ -1,4 +1,4 @@
-"""Result port: an AXI4 write master for the results of several engines."""
+"""DmaWritePort, the result port: an AXI4 write master for the results of several engines."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring

@@ -8,6 +8,6 @@ CLIENTS = 3
 
 
 @pytest.mark.slow
-def test_list_port(simulate):
-    simulate(component_verilog(DmaReadPort(preset("tiny"), CLIENTS), "list_port"), "list_port",
-             "tb_list_port", CLIENTS=str(CLIENTS))
+def test_read_port(simulate):
+    simulate(component_verilog(DmaReadPort(preset("tiny"), CLIENTS), "read_port"), "read_port",
+             "tb_read_port", CLIENTS=str(CLIENTS))

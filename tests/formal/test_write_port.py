@@ -1,4 +1,4 @@
-"""Result port: its writes obey AXI4, for all sequences, stops and restarts."""
+"""DmaWritePort: its writes obey AXI4, for all sequences, stops and restarts."""
 
 import pytest
 from amaranth import Elaboratable, Module

@@ -1,4 +1,4 @@
-"""List port under cocotb, on the memory model."""
+"""DmaReadPort under cocotb, on the memory model."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""List port: its reads obey AXI4, and no client's buffer overflows."""
+"""DmaReadPort: its reads obey AXI4, and no client's buffer overflows."""
 
 import pytest
 from amaranth import Elaboratable, Module, Signal
