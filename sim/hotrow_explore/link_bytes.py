@@ -12,11 +12,11 @@ from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.torch.optim.rules import OPTIMIZERS
 from hotrow.torch.training.collection_trainer import CollectionTrainer
 from hotrow.torch.training.dlrm import DLRM
+from hotrow.transports.link import slip
 from hotrow.transports.link.transport import LinkTransport
 from hotrow_rtl.config import preset
 from hotrow_sim.link.local_channel import LocalChannel
 from hotrow_sim.link.model_card import ModelCard
-from hotrow_sim.link.slip import slip_encode
 
 MODES = {"scratchpipe": {"mode": "scratchpipe"}, "freqcache": {"mode": "freqcache"},
          "hotline": {"mode": "hotline"}, "hotline pooled": {"mode": "hotline", "cold": "pooled"}}
@@ -87,7 +87,7 @@ class Line:
         line, every = cls(), [frame for pair in pairs for frame in pair]
         line.up, line.down = (sum(map(len, way)) / steps for way in zip(*pairs, strict=True))
         line.frames = len(every) / steps
-        line.uart = sum(len(slip_encode(each)) for each in every) * BITS / BAUD / steps
+        line.uart = sum(len(slip.encode(each)) for each in every) * BITS / BAUD / steps
         line.gigabit = sum(ETHERNET + max(LEAST, HEADERS + len(each)) for each in every) * 8 \
             / GIGABIT / steps
         return line

@@ -8,9 +8,14 @@ from ..golden.command_validator import validate
 from ..golden.outcome import Outcome, fault_status
 from ..golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
 from ..golden.region_check import check, unpack_address
-from .wrapping import HALF_RANGE, WORD, ahead
 
 RING_SIZES_LOG2 = range(1, 17)
+WORD, HALF_RANGE = 0xFFFF_FFFF, 1 << 31  # of counters that wrap around
+
+
+def ahead(number, other):
+    """How far `number` is ahead of `other`, both modulo 2**32: 0 to 2**32 - 1."""
+    return (number - other) & WORD
 
 
 class CommandQueue:

@@ -8,7 +8,7 @@ from ..golden.lookup.plan_lists import plan_lists
 from ..golden.lookup.planner import Planner
 from ..golden.outcome import Outcome
 from ..golden.records import ROW_RECORD
-from .wrapping import HALF_RANGE, WORD, ahead
+from .command_queue import HALF_RANGE, WORD, ahead
 
 
 class PlanEngine:

@@ -19,7 +19,7 @@ from hotrow_rtl.contract.registers import (
 )
 
 from ..golden.region_check import Region, Table
-from .wrapping import WORD
+from .command_queue import WORD
 
 DOORBELL_FAULTS = {"lookup": FaultBits.DOORBELL_LOOKUP, "move": FaultBits.DOORBELL_MOVE}
 INTERRUPTS = ControlBits.INTERRUPT_LOOKUP | ControlBits.INTERRUPT_MOVE

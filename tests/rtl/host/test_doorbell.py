@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hotrow_rtl.host.doorbell import Doorbell
-from hotrow_sim.model.wrapping import ahead
+from hotrow_sim.model.command_queue import ahead
 
 from tests.support.benches.stream_bench import StreamBench, pulse
 from tests.support.simulation import built

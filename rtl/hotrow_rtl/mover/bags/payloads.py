@@ -6,8 +6,10 @@ row, that row and its state. The *reads* of a bag are consecutive, in the order 
 
 from amaranth.lib import data, enum
 
-from ...config import Config
+from ...config import ROW_ALIGNMENT, Config
 from ...interfaces.records import packed_address
+from ...primitives.single_entry_fifo import SingleEntryFifo
+from ...primitives.skid_buffer import SkidBuffer
 from ..port.payloads import row_transfer
 
 
@@ -115,3 +117,8 @@ def bag_result(config: Config) -> data.StructLayout:
 def issued_read(config: Config) -> data.StructLayout:
     """A read and the transfer that a row port carries out for it."""
     return data.StructLayout({"read": bag_read(config), "transfer": row_transfer(config)})
+
+
+def read_buffer(config: Config, shape):
+    """Return a buffer of reads: the smaller one if every row takes two cycles of the bus."""
+    return (SingleEntryFifo if config.bus_bytes < ROW_ALIGNMENT else SkidBuffer)(shape)

@@ -10,8 +10,7 @@ from ...contract.encoding import Status
 from ...primitives.fifo import RamFifo
 from ..port.byte_aligner import ByteAligner
 from ..port.payloads import fetched_row, source_word, word_count_width
-from .payloads import ReadKind, bag_read, bag_result, bag_setting
-from .read_buffer import read_buffer
+from .payloads import ReadKind, bag_read, bag_result, bag_setting, read_buffer
 
 READS_AHEAD = 16  # reads announced before their words
 

@@ -11,8 +11,7 @@ from ...float.formats import ElementType
 from ..addressing.address_pipeline import first_error
 from ..addressing.port_interleave import row_port
 from ..port.payloads import checked_transfer, row_transfer
-from .payloads import ReadKind, bag_read, bag_setting, issued_read, read_info
-from .read_buffer import read_buffer
+from .payloads import ReadKind, bag_read, bag_setting, issued_read, read_buffer, read_info
 
 FORMAT_DELAY = 5  # cycles from the first row's format to the first word in the arithmetic units
 
