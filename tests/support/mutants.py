@@ -36,7 +36,7 @@ RTL = "rtl/hotrow_rtl"
 SOURCES = (*(f"{RTL}/{name}" for name in (
     "arithmetic", "float", "host", "interfaces", "lists", "lookup", "memory", "mover",
     "primitives", "top.py")), "sim/hotrow_sim/golden", "sw_driver/hotrow")
-FOLDERS = {"rtl": ("rtl",), "sim": ("sim", "rtl", "driver"),
+FOLDERS = {"rtl": ("rtl",), "sim": ("sim", "support", "rtl", "driver"),
            "sw_driver": ("driver", "kernels", "torch")}  # of the tests for each tree
 LEFT_OUT = ("bench", "doctor.py", "cli.py", "extras.py", "traces")  # of sw_driver/hotrow: tools
 TIER = "not long and not formal"

@@ -10,7 +10,7 @@ import pytest
 from tests.support import mutant_tests, mutants
 from tests.support.mutations import mutations
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 HARDWARE = '''
 def elaborate(m, self):
     count, full = Signal(4), Signal(range(9))
