@@ -15,7 +15,14 @@
 #endif
 
 constexpr int PREFETCH = 16;  // lookups ahead
-constexpr int LANES = 16;     // elements of a vector
+// Elements of a vector, which a register holds: GCC passes larger ones through memory, in pieces of
+// other sizes than it loads.
+#ifdef __AVX512F__
+constexpr int LANES = 16;
+#else
+constexpr int LANES = 8;
+#endif
+constexpr int PARTS = LANES / 8;  // of eight elements
 
 using Floats = float __attribute__((vector_size(4 * LANES)));
 using Words = uint32_t __attribute__((vector_size(4 * LANES)));
@@ -44,9 +51,10 @@ struct Float16 {
     using Vector = Stored __attribute__((vector_size(2 * LANES)));
     static Floats widen(Vector values) {
 #ifdef __F16C__
-        __m128i half[2];
+        __m128i half[PARTS];
+        __m256 whole[PARTS];
         std::memcpy(half, &values, sizeof half);
-        const __m256 whole[2] = {_mm256_cvtph_ps(half[0]), _mm256_cvtph_ps(half[1])};
+        for (int part = 0; part < PARTS; ++part) whole[part] = _mm256_cvtph_ps(half[part]);
         Floats result;
         std::memcpy(&result, whole, sizeof result);
         return result;
@@ -56,10 +64,11 @@ struct Float16 {
     }
     static Vector narrow(Floats values) {
 #ifdef __F16C__
-        __m256 whole[2];
+        __m256 whole[PARTS];
+        __m128i half[PARTS];
         std::memcpy(whole, &values, sizeof whole);
-        const __m128i half[2] = {_mm256_cvtps_ph(whole[0], _MM_FROUND_TO_NEAREST_INT),
-                                 _mm256_cvtps_ph(whole[1], _MM_FROUND_TO_NEAREST_INT)};
+        for (int part = 0; part < PARTS; ++part)
+            half[part] = _mm256_cvtps_ph(whole[part], _MM_FROUND_TO_NEAREST_INT);
         Vector result;
         std::memcpy(&result, half, sizeof result);
         return result;
