@@ -49,7 +49,7 @@ LEVELS = {
         ("hotrow.contract",),
         ("hotrow.kernels", "hotrow.memory"),
         ("hotrow.operands",),
-        ("hotrow.queues", "hotrow.transports"),
+        ("hotrow.ids", "hotrow.queues", "hotrow.transports"),
         ("hotrow.calls",),
         ("hotrow.device",),
         ("hotrow.timeline", "hotrow.command"),
@@ -59,8 +59,8 @@ LEVELS = {
     ),
 }
 # These may import what their extra installs.
-EXTRAS = ("hotrow.bench", "hotrow.command.terminal", "hotrow.kernels", "hotrow.torch",
-          "hotrow.traces")
+EXTRAS = ("hotrow.bench", "hotrow.command.terminal", "hotrow.ids", "hotrow.kernels",
+          "hotrow.torch", "hotrow.traces")
 WITHOUT_AMARANTH = ("hotrow_rtl.config", "hotrow_rtl.contract",
                     "hotrow_rtl.lookup.hashing.xorshift", "hotrow_sim.golden", "hotrow_sim.model")
 

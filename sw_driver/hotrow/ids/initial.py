@@ -1,0 +1,47 @@
+"""Hashes and initial values that follow from a seed and an id alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A permutation of the 64-bit numbers: the finalizer of SplitMix64 (G. Steele, D. Lea and
+    C. Flood, "Fast splittable pseudorandom number generators", 2014)."""
+    values = np.asarray(values, np.uint64)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def initial_rows(ids: NDArray[np.uint64], dim: int, seed: int,
+                 bound: float | None = None) -> NDArray[np.float32]:
+    """Rows that ids start with, whatever the order in which they come.
+
+    Parameters
+    ----------
+    ids : uint64[n]
+    dim : int
+    seed : int
+    bound : float, optional
+        Elements are uniform in [-bound, bound); by default 1 / sqrt(dim).
+
+    Returns
+    -------
+    float32[n, dim]
+
+    Examples
+    --------
+    >>> bool((initial_rows([3, 9], 4, seed=1)[1] == initial_rows([9], 4, seed=1)[0]).all())
+    True
+    """
+    bound = dim ** -0.5 if bound is None else bound
+    start = mixed(np.asarray(ids).astype(np.uint64) ^ mixed(np.array([seed & (1 << 64) - 1],
+                                                                     np.uint64)))
+    columns = np.arange(1, dim + 1, dtype=np.uint64) * _GOLDEN
+    words = mixed(start[:, None] + columns)
+    unit = (words >> np.uint64(40)).astype(np.float32) * np.float32(2 ** -23) - np.float32(1)
+    return unit * np.float32(bound)

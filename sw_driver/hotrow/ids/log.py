@@ -1,0 +1,110 @@
+"""What happened to the ids of a map, batch by batch."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..contract.errors import Error
+
+EVENT = np.dtype([("batch", "<i8"), ("id", "<u8"), ("row", "<i4"), ("kind", "<i4")])
+EXPIRED, ADMITTED = 0, 1
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """What an export must write to follow a table.
+
+    Attributes
+    ----------
+    since, until : int
+        Batches after `since`, up to `until`.
+    ids : uint64[n]
+        Upserts: ids with a row, whose row was looked up in these batches.
+    rows : int64[n]
+        Their rows.
+    removed : uint64[m]
+        Tombstones: ids without a row at the end that lost one in these batches.
+    """
+
+    since: int
+    until: int
+    ids: NDArray[np.uint64]
+    rows: NDArray[np.int64]
+    removed: NDArray[np.uint64]
+
+
+class EventLog:
+    """Ids that got a row and ids that lost it, in order; 24 bytes an event."""
+
+    def __init__(self) -> None:
+        self.first = 0
+        self._parts: list[NDArray] = []
+
+    def append(self, batch: int, kind: int | NDArray, ids: NDArray[np.uint64],
+               rows: NDArray[np.int64]) -> None:
+        """Add the events of a batch."""
+        if len(ids):
+            part = np.empty(len(ids), EVENT)
+            part["batch"], part["kind"], part["id"], part["row"] = batch, kind, ids, rows
+            self._parts.append(part)
+
+    def events(self, since: int = 0) -> NDArray:
+        """Events after batch `since`: EVENT[n].
+
+        Raises
+        ------
+        Error
+            They were forgotten.
+        """
+        if since < self.first:
+            raise Error(f"the log begins after batch {self.first}, and events since batch {since} "
+                        f"are asked for: export the whole table instead")
+        parts = [part for part in self._parts if part["batch"][0] > since]
+        return np.concatenate(parts) if parts else np.empty(0, EVENT)
+
+    def forget(self, until: int) -> None:
+        """Drop the events of all batches up to `until`."""
+        self._parts = [part for part in self._parts if part["batch"][0] > until]
+        self.first = max(self.first, until)
+
+    def save(self, path: str | Path) -> None:
+        """Write a NumPy file of the events."""
+        with open(path, "wb") as file:
+            np.save(file, self.events(self.first), allow_pickle=False)
+
+    @staticmethod
+    def replay(events: NDArray) -> dict[int, int]:
+        """Row of each id after the events EVENT[n] of a whole log.
+
+        Raises
+        ------
+        Error
+            An event contradicts those before it.
+        """
+        rows: dict[int, int] = {}
+        taken: set[int] = set()
+        for position, (batch, key, row, kind) in enumerate(events.tolist()):
+            if kind == EXPIRED:
+                sound = rows.pop(key, None) == row
+                taken.discard(row)
+            else:
+                sound = key not in rows and row not in taken and row > 0
+                rows[key] = row
+                taken.add(row)
+            if not sound:
+                raise Error(f"event {position} of the log, id {key:#x} "
+                            f"{'loses' if kind == EXPIRED else 'gets'} row {row} in batch "
+                            f"{batch}, contradicts the events before it: the log is damaged")
+        return rows
+
+
+def digest(ids: NDArray[np.uint64], rows: NDArray[np.int64]) -> str:
+    """SHA-256 of which id has which row, whatever their order."""
+    order = np.argsort(rows)
+    return hashlib.sha256(np.asarray(ids, "<u8")[order].tobytes()
+                          + np.asarray(rows, "<i8")[order].tobytes()).hexdigest()

@@ -1,0 +1,333 @@
+"""A map from 64-bit ids to the rows of a table."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..contract.errors import BatchError, Error
+from ..operands.integers import numbered
+from .index import MOST_COUNT, SKETCH_ROWS, id_index
+from .initial import mixed
+from .log import ADMITTED, EXPIRED, Changes, EventLog, digest
+from .policies import Expiry, LeastCount, Probability
+
+_LIMIT = (1 << 31) - 1
+_ALL = (1 << 32) - 1
+_AHEAD = 6  # 1/64 of the rows
+_KINDS = {"LeastCount": LeastCount, "Probability": Probability}
+
+
+@dataclass(frozen=True, eq=False)
+class MappedBatch:
+    """The rows of a batch, and what the batch changed.
+
+    Attributes
+    ----------
+    number : int
+        Of the batch, from 1.
+    rows : int64, in the shape of the ids
+        0, the default row, where the id has no row.
+    admitted_ids, admitted_rows : uint64[a], int64[a]
+        Ids that got a row: start it from `initial_rows`, with fresh optimizer state.
+    expired_ids, expired_rows : uint64[e], int64[e]
+        Ids that lost theirs before that; a row may be in both lists.
+    default_lookups : int
+        Lookups of the default row.
+    refused : int
+        Ids that were admitted and found no row free.
+    """
+
+    number: int
+    rows: NDArray[np.int64]
+    admitted_ids: NDArray[np.uint64]
+    admitted_rows: NDArray[np.int64]
+    expired_ids: NDArray[np.uint64]
+    expired_rows: NDArray[np.int64]
+    default_lookups: int
+    refused: int
+
+
+class IdMap:
+    """Rows of a table for ids of 64 bits, any of them.
+
+    Row 0 is the default row: ids read it, and train it, until they get a row of 1 to rows - 1. The
+    same batches give the same rows with any number of threads. Calls may come from any thread.
+
+    It takes 32 bytes a row, and those of the sketch of `LeastCount`.
+
+    Parameters
+    ----------
+    rows : int
+        Of the table, 2 to 2^31 - 1.
+    admission : LeastCount or Probability, optional
+        By default an id gets a row at its first lookup.
+    expiry : Expiry, optional
+        By default no id loses its row, and ids that find none free read the default row.
+    seed : int
+        Of the hash and of the draws.
+    threads : int, optional
+        Of a lookup; by default as the number of ids needs, at most those of PyTorch.
+
+    Raises
+    ------
+    Error
+
+    Examples
+    --------
+    >>> ids = IdMap(4)
+    >>> ids.plan([1 << 40, 7, 1 << 40]).rows.tolist()
+    [1, 2, 1]
+    >>> ids.plan([-1, 8]).rows.tolist()  # no row is left for 8
+    [3, 0]
+    """
+
+    def __init__(self, rows: int, admission: LeastCount | Probability | None = None,
+                 expiry: Expiry | None = None, seed: int = 0, threads: int | None = None):
+        if not 2 <= rows <= _LIMIT:
+            raise Error(f"a map of ids needs 2 to {_LIMIT} rows, not {rows}")
+        if expiry is not None and expiry.cap is not None and expiry.cap >= rows:
+            raise Error(f"the cap of {expiry.cap} ids leaves no default row in {rows} rows: give "
+                        f"it at least {expiry.cap + 1} rows")
+        self.admission, self.expiry, self.threads = admission, expiry, threads
+        self.seed = seed & (1 << 64) - 1
+        self.batch, self.completed = 0, 0
+        self.log = EventLog()
+        self._index, self._lock = id_index(rows, self.seed), threading.Lock()
+        width = admission.width if isinstance(admission, LeastCount) else 0
+        self._sketch = np.zeros((SKETCH_ROWS, width), np.uint16)
+
+    @property
+    def table_rows(self) -> int:
+        """Rows of the table."""
+        return len(self._index.state)
+
+    def __len__(self) -> int:
+        """Ids that have a row."""
+        return self._index.used
+
+    def find(self, ids) -> NDArray[np.int64]:
+        """Rows of ids, 0 without one; counts nothing and admits none: for evaluation."""
+        keys = _keys(ids)
+        with self._lock:
+            return self._index.find(keys.reshape(-1), 0, self.threads).reshape(keys.shape)
+
+    def plan(self, ids) -> MappedBatch:
+        """Rows of the next batch; its rows are in flight until `done` gets its number.
+
+        Parameters
+        ----------
+        ids : integers of any shape
+            NumPy array, tensor or list; a negative id is its 64 bits.
+
+        Raises
+        ------
+        BatchError
+            These are no integers; nothing changed.
+        """
+        keys = _keys(ids)
+        flat = keys.reshape(-1)
+        with self._lock:
+            if self.batch + 1 > _ALL:
+                raise Error("a map of ids plans at most 2^32 - 1 batches")
+            self.batch += 1
+            rows = self._index.find(flat, self.batch, self.threads)
+            without = np.flatnonzero(rows == 0)
+            first, number = numbered(flat[without])
+            distinct = flat[without][first]
+            counts = np.bincount(number, minlength=len(first)).astype(np.uint32)
+            chosen = np.flatnonzero(self._admitted(distinct, counts))
+            expired_ids, expired_rows = self._expire(len(chosen))
+            room = self._cap() - self._index.used
+            chosen, wanted = chosen[:max(0, room)], len(chosen)
+            given = self._index.add(distinct[chosen], counts[chosen], self.batch)
+            row_of = np.zeros(len(distinct), np.int64)
+            row_of[chosen] = given
+            rows[without] = row_of[number]
+            self.log.append(self.batch, EXPIRED, expired_ids, expired_rows)
+            self.log.append(self.batch, ADMITTED, distinct[chosen], given)
+            return MappedBatch(self.batch, rows.reshape(keys.shape), distinct[chosen], given,
+                               expired_ids, expired_rows, int((rows == 0).sum()),
+                               wanted - len(given))
+
+    def done(self, batch: int) -> None:
+        """Batches up to this one are trained and written back: their rows may expire.
+
+        Raises
+        ------
+        Error
+            It was not planned.
+        """
+        with self._lock:
+            if not 0 <= batch <= self.batch:
+                raise Error(f"batch {batch} was not planned: the last one is {self.batch}")
+            self.completed = max(self.completed, batch)
+
+    def grow(self) -> int:
+        """Double the rows, and return them: one copy of the state, and the index built from it.
+
+        Rows keep their numbers. Grow the table first: lookups of other threads wait.
+        """
+        with self._lock:
+            rows = min(2 * self.table_rows, _LIMIT)
+            self._index.grow(rows)
+            return rows
+
+    def items(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Ids with a row, and their rows ascending."""
+        with self._lock:
+            return self._items(0)
+
+    def counts(self, rows) -> NDArray[np.int64]:
+        """Lookups of some rows since their ids got them, halved by sweeps; at most 2^31."""
+        return np.minimum(self._index.state["count"][np.asarray(rows, np.int64)].astype(np.int64),
+                          MOST_COUNT)
+
+    def digest(self) -> str:
+        """SHA-256 of which id has which row."""
+        return digest(*self.items())
+
+    def changes(self, since: int) -> Changes:
+        """Ids to write and ids to remove in an export that was made after batch `since`.
+
+        Raises
+        ------
+        Error
+            The log has forgotten those batches.
+        """
+        with self._lock:
+            events = self.log.events(since)
+            removed = np.unique(events["id"][events["kind"] == EXPIRED])
+            removed = removed[self._index.find(removed, 0, self.threads) == 0]
+            return Changes(since, self.batch, *self._items(since), removed)
+
+    def state(self) -> dict[str, NDArray]:
+        """All that a map of the same future needs, as arrays."""
+        with self._lock:
+            index, fresh = self._index, self._index.fresh
+            settings = {"rows": self.table_rows, "seed": self.seed, "batch": self.batch,
+                        "first": self.log.first, "expiry": self.expiry and asdict(self.expiry),
+                        "admission": self.admission and [type(self.admission).__name__,
+                                                         asdict(self.admission)]}
+            state = index.state[:fresh]
+            return {"settings": np.frombuffer(json.dumps(settings).encode(), np.uint8),
+                    "ids": state["id"].copy(), "counts": np.minimum(state["count"], MOST_COUNT),
+                    "last": state["last"].copy(), "free": index.free[:index.free_count].copy(),
+                    "sketch": self._sketch.copy(), "events": self.log.events(self.log.first)}
+
+    @classmethod
+    def from_state(cls, state, threads: int | None = None) -> IdMap:
+        """The map that `state` describes, with no batch in flight.
+
+        Raises
+        ------
+        Error
+            The state contradicts itself.
+        """
+        try:
+            settings = json.loads(bytes(np.asarray(state["settings"], np.uint8)))
+            admission = settings["admission"]
+            made = cls(settings["rows"], admission and _KINDS[admission[0]](**admission[1]),
+                       settings["expiry"] and Expiry(**settings["expiry"]), settings["seed"],
+                       threads)
+            index, fresh, free = made._index, len(state["ids"]), np.asarray(state["free"])
+            made.batch = made.completed = settings["batch"]
+            for name, part in (("id", "ids"), ("count", "counts"), ("last", "last")):
+                index.state[name][:fresh] = state[part]
+            index.free[:len(free)] = free
+            made._sketch[:] = state["sketch"]
+            made.log.first = settings["first"]
+            events = np.asarray(state["events"])
+            for part in np.split(events, np.flatnonzero(np.diff(events["batch"])) + 1):
+                made.log.append(part["batch"][0] if len(part) else 0, part["kind"], part["id"],
+                                part["row"])
+        except (KeyError, ValueError, TypeError, IndexError) as error:
+            raise Error(f"this is no state of a map of ids ({error}): give it what state() "
+                        f"returned") from error
+        taken = np.flatnonzero(index.state["last"])
+        index.free_count, index.fresh, index.used = len(free), fresh, len(taken)
+        twice = index.rebuild()
+        if twice:
+            raise Error(f"id {int(index.state['id'][twice]):#x} has two rows, one of them {twice}: "
+                        f"the state is damaged")
+        places = np.sort(np.concatenate((taken, free)))
+        if not np.array_equal(places, np.arange(1, fresh)):
+            raise Error(f"rows 1 to {fresh - 1} must each have an id or be free, once: the "
+                        f"state is damaged")
+        return made
+
+    def save(self, path: str | Path) -> None:
+        """Write a NumPy file (.npz) of the state."""
+        with open(path, "wb") as file:
+            np.savez(file, **self.state())
+
+    @classmethod
+    def load(cls, path: str | Path, threads: int | None = None) -> IdMap:
+        """The map that `save` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as state:
+                return cls.from_state(state, threads)
+        except (OSError, ValueError, EOFError) as error:
+            raise Error(f"{path} is no map of ids ({error}): give it what save() wrote") from error
+
+    def _items(self, since):
+        last = self._index.state["last"]
+        rows = np.flatnonzero(last > since)
+        return self._index.state["id"][rows], rows
+
+    def _cap(self):
+        cap = self.table_rows - 1
+        return cap if self.expiry is None or self.expiry.cap is None else min(cap, self.expiry.cap)
+
+    def _admitted(self, ids, counts):
+        """Whether each of distinct ids gets a row."""
+        if self.admission is None:
+            return np.ones(len(ids), bool)
+        if isinstance(self.admission, LeastCount):
+            every = self.admission.halve_every
+            if every and self.batch % every == 0:
+                self._sketch >>= 1
+            return self._index.count(self._sketch, ids, counts) >= self.admission.least
+        salt = mixed(np.array([self.seed], np.uint64) ^ mixed(np.array([self.batch], np.uint64)))
+        return (mixed(ids ^ salt) >> np.uint64(11)) < self.admission.value * 2.0 ** 53
+
+    def _expire(self, wanted):
+        """Free the rows that a sweep frees, and those that `wanted` ids need: ids and rows."""
+        none = np.empty(0, np.uint64), np.empty(0, np.int64)
+        rule = self.expiry
+        if rule is None:
+            return none
+        swept = made = none
+        by_count = rule.age is None and rule.below is not None
+        if self.batch % rule.every == 0 and (rule.age or rule.below):
+            before = max(0, self.batch - rule.age + 1) if rule.age else 0
+            swept = self._index.expire(self.completed, before, rule.below or 0, by_count,
+                                       max(0, self._index.used - rule.floor))
+            if rule.below:
+                counts = self._index.state["count"]
+                np.right_shift(np.minimum(counts, MOST_COUNT), 1, out=counts)
+        lacking = wanted - (self._cap() - self._index.used)
+        if lacking > 0:
+            # One scan of all rows frees a share of them ahead of the ids to come.
+            made = self._index.expire(self.completed, _ALL, 0, by_count,
+                                      max(lacking, self._cap() >> _AHEAD))
+        return tuple(np.concatenate(pair) for pair in zip(swept, made, strict=True))
+
+
+def _keys(ids) -> NDArray[np.uint64]:
+    """Ids as their 64 bits."""
+    try:
+        ids = np.asarray(ids if len(ids) else np.empty(np.shape(ids), np.int64))
+    except (TypeError, ValueError):
+        raise BatchError(f"expected ids as an array of integers, got {type(ids).__name__}"
+                         ) from None
+    if ids.dtype.kind not in "iu":
+        raise BatchError(f"expected ids as integers of at most 64 bits, got {ids.dtype}: "
+                         f"hotrow.torch.ids_of makes ids of strings")
+    return np.ascontiguousarray(ids if ids.dtype == np.uint64 else
+                                ids.astype(np.int64).view(np.uint64))

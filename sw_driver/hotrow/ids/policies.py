@@ -1,0 +1,91 @@
+"""Which ids get a row, and which rows are freed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..contract.errors import Error
+
+
+@dataclass(frozen=True)
+class LeastCount:
+    """An id gets a row in the batch in which its count reaches `least`.
+
+    Counts of ids without a row are estimates of a count-min sketch of 4 x `width` counters of 16
+    bits: 8 x `width` bytes. An estimate is never too low, so that no id gets its row late (without
+    halving); it is too high by more than e / width x (the counts added since they were zero) with a
+    probability below e^-4 = 1.8 %, and such an id gets its row early.
+
+    Parameters
+    ----------
+    least : int
+        1 to 65535.
+    width : int
+    halve_every : int
+        Batches after which all counters are halved; 0: never.
+    """
+
+    least: int
+    width: int = 1 << 20
+    halve_every: int = 0
+
+    def __post_init__(self):
+        if not 1 <= self.least <= 65535 or self.width < 1 or self.halve_every < 0:
+            raise Error(f"admission by count needs least of 1 to 65535, width of 1 or more and "
+                        f"halve_every of 0 or more, not {self}")
+
+
+@dataclass(frozen=True)
+class Probability:
+    """An id gets a row in each batch in which it occurs with this probability.
+
+    The draw follows from the map's seed, the id and the number of the batch.
+
+    Parameters
+    ----------
+    value : float
+        Above 0, at most 1.
+    """
+
+    value: float
+
+    def __post_init__(self):
+        if not 0 < self.value <= 1:
+            raise Error(f"the probability of admission is above 0 and at most 1, not {self.value}")
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """Which rows are freed at a sweep, and for an id that needs a row when none is free.
+
+    A row of a batch that is not done is never freed. The scan for an id that needs a row frees 1/64
+    of the cap. Where several rows may go, the one with the
+    oldest last lookup goes first, then the one with the least count, then the lowest row; without
+    `age`, the count decides first.
+
+    Parameters
+    ----------
+    age : int, optional
+        A sweep frees rows without a lookup in this many batches.
+    below : int, optional
+        A sweep frees rows with a count below it, and then halves all counts.
+    every : int
+        Batches from sweep to sweep.
+    floor : int
+        A sweep leaves at least so many rows in use.
+    cap : int, optional
+        At most so many ids have a row; by default as many as there are rows.
+    """
+
+    age: int | None = None
+    below: int | None = None
+    every: int = 1
+    floor: int = 0
+    cap: int | None = None
+
+    def __post_init__(self):
+        if (self.every < 1 or self.floor < 0 or (self.age is not None and self.age < 1)
+                or (self.below is not None and self.below < 1)
+                or (self.cap is not None and self.cap < max(1, self.floor))):
+            raise Error(f"expiry needs age, below and every of 1 or more, and a floor of 0 to cap, "
+                        f"not {self}")

@@ -1,0 +1,1 @@
+from tests.kernels.conftest import passes  # noqa: F401

@@ -1,0 +1,263 @@
+"""The map of ids against a model in plain Python, over random policies, threads and restarts."""
+
+import numpy as np
+import pytest
+import torch
+from hotrow.contract.errors import BatchError, Error
+from hotrow.ids import Expiry, IdMap, LeastCount, Probability, index, initial_rows
+from hotrow.ids.log import EventLog
+from hotrow.kernels import compiler, library
+
+from tests.support.ids_model import IdsModel
+
+HERE = compiler.Path(library.__file__).parent
+# A change of the compiled map, and what it breaks.
+FAULTS = {
+    "entries stay when one before them leaves": ("            index[hole] = index[at];\n"
+                                                 "            hole = at;\n", ""),
+    "an id is recognised by its hash alone": (
+        "state[index[bucket].row].id != id", "false"),
+    "a row of a batch in flight expires": ("state.last <= done &&", ""),
+    "a freed row leaves the order of the free rows": ("map->free[map->free_count++] = found[i];",
+                                                      ""),
+    "a lookup does not renew its row": ("                    found.last = batch;\n", ""),
+    "a lookup is not counted": ("found.count += found.count < MOST", "(void)0"),
+    "threads count one lookup for several": (
+        "__atomic_fetch_add(&found.count, 1, __ATOMIC_RELAXED)", "found.count = 1"),
+    "rows expire in any order": ("return one != other ? one < other : a < b;", "return a < b;"),
+    "an estimate is too low": ("least = std::min<uint64_t>(least + counts[i], UINT16_MAX);",
+                               "least = std::min<uint64_t>(least + 1, UINT16_MAX);"),
+    "a row is given twice": ("static_cast<int32_t>(map->fresh++)",
+                             "static_cast<int32_t>(map->fresh++ & ~4)"),
+}
+
+
+def pairs(ids, rows):
+    return list(zip(ids.tolist(), rows.tolist(), strict=True))
+
+
+def random_policies(draw):
+    rows = int(draw.integers(2, 200))
+    admission = [None, LeastCount(int(draw.integers(1, 5)), int(draw.integers(1, 300)),
+                                  int(draw.integers(0, 6))),
+                 Probability(float(draw.uniform(0.05, 1)))][draw.integers(3)]
+    cap = int(draw.integers(1, rows)) if draw.random() < 0.4 else None
+    expiry = Expiry(age=int(draw.integers(1, 9)) if draw.random() < 0.6 else None,
+                    below=int(draw.integers(1, 6)) if draw.random() < 0.6 else None,
+                    every=int(draw.integers(1, 5)),
+                    floor=int(draw.integers(0, (cap or rows) // 2 + 1)),
+                    cap=cap) if draw.random() < 0.8 else None
+    return rows, admission, expiry, int(draw.integers(0, 1 << 63))
+
+
+def run(seed, threads, tmp_path, batches=40):
+    """Random batches through a map and the model: all that both state must be equal."""
+    draw = np.random.default_rng(seed)
+    rows, admission, expiry, key = random_policies(draw)
+    tested, model = IdMap(rows, admission, expiry, key, threads), IdsModel(
+        rows, admission, expiry, key)
+    pool = draw.integers(0, 1 << 64, int(draw.integers(1, 3 * rows)), np.uint64)
+    pool[:3] = (0, (1 << 64) - 1, 1 << 63)[:len(pool)]
+    for _ in range(batches):
+        where = (draw.random(int(draw.integers(0, 120))) ** 2 * len(pool)).astype(int)
+        ids = pool[where]
+        expected = model.plan(ids.tolist())
+        batch = tested.plan(ids)
+        assert (batch.rows.tolist(), pairs(batch.admitted_ids, batch.admitted_rows),
+                pairs(batch.expired_ids, batch.expired_rows)) == expected
+        assert batch.number == model.batch and batch.default_lookups == expected[0].count(0)
+        assert tested.find(pool).tolist() == [model.row_of.get(each, 0) for each in pool.tolist()]
+        held, taken = tested.items()
+        assert dict(pairs(held, taken)) == model.row_of and len(set(taken)) == len(held) == len(
+            tested) <= model.cap
+        assert tested.counts(taken).tolist() == [model.count[each] for each in held.tolist()]
+        if draw.random() < 0.6:
+            model.completed = int(draw.integers(model.completed, model.batch + 1))
+            tested.done(model.completed)
+        if draw.random() < 0.1:
+            tested.save(tmp_path / "map.npz")
+            tested = IdMap.load(tmp_path / "map.npz", threads)
+            model.completed = model.batch
+        if draw.random() < 0.05 and (expiry is None or expiry.cap is None):
+            model.rows = tested.grow()
+            model.cap = model.rows - 1
+    assert EventLog.replay(tested.log.events()) == model.row_of
+
+
+def use_source(source, tmp_path, monkeypatch):
+    """Maps of this test use the compiled source."""
+    if compiler.find_compiler() is None:
+        pytest.skip("no C++ compiler is installed")
+    (tmp_path / "rows.hpp").write_text((HERE / "rows.hpp").read_text())
+    (tmp_path / "id_map.cpp").write_text(source)
+    monkeypatch.setenv("HOTROW_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiler, "FLAGS", ("-O1", *compiler.FLAGS[1:]))
+    made = index.declared(compiler.load("changed", [tmp_path / "id_map.cpp"]))
+    monkeypatch.setattr(index, "library", lambda: made)
+    monkeypatch.setattr(index, "_native", lambda loaded: made)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_the_map_is_the_model(passes, threads, tmp_path):
+    for seed in range(25 if passes == "native" else 8):
+        try:
+            run(seed, threads, tmp_path)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, {threads} threads") from error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault, tmp_path, monkeypatch):
+    written, planted = FAULTS[fault]
+    source = (HERE / "id_map.cpp").read_text()
+    assert source.count(written) == 1
+    source = source.replace(written, planted)
+    if "hash alone" in fault:  # few hashes, so that several ids share one
+        source = source.replace("mix(id ^ seed) >> 32)", "mix(id ^ seed) >> 60)")
+    use_source(source, tmp_path, monkeypatch)
+    with pytest.raises((AssertionError, Error)):
+        for seed in range(40):
+            for threads in (1, 7):
+                run(seed, threads, tmp_path)
+
+
+def test_ids_that_share_hashes_keep_their_rows(tmp_path, monkeypatch):
+    """Every id has the same home: the index is one chain."""
+    source = (HERE / "id_map.cpp").read_text().replace("mix(id ^ seed) >> 32)",
+                                                       "mix(id ^ seed) >> 62)")
+    use_source(source, tmp_path, monkeypatch)
+    for seed in range(10):
+        run(seed, 1, tmp_path)
+
+
+@pytest.mark.parametrize("load", [0.95, 1.0])
+def test_a_full_map_loses_none(passes, load):
+    rows = 50_001 if passes == "native" else 2_001
+    ids = np.arange(rows - 1, dtype=np.uint64) << np.uint64(40)
+    ids = np.random.default_rng(1).permutation(ids)[:int(load * (rows - 1))]
+    tested = IdMap(rows)
+    given = np.concatenate([tested.plan(part).rows for part in np.array_split(ids, 7)])
+    assert sorted(given) == list(range(1, len(ids) + 1))
+    assert (tested.find(ids) == given).all() and len(tested) == len(ids)
+    one_more = tested.plan(np.array([12345], np.uint64))
+    assert (one_more.rows[0] > 0, one_more.refused) == ((True, 0) if load < 1 else (False, 1))
+
+
+def test_threads_give_equal_maps(passes):
+    draw = np.random.default_rng(3)
+    maps = [IdMap(3000, LeastCount(2, 4096), Expiry(age=4, below=2, every=3), 9, threads)
+            for threads in (1, 2, 7)]
+    for _ in range(8 if passes == "native" else 3):
+        ids = draw.zipf(1.2, 5000).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        for each in maps:
+            each.done(each.batch)
+        assert len({each.plan(ids).rows.tobytes() for each in maps}) == 1
+    assert len({each.digest() for each in maps}) == 1
+    states = [each.state() for each in maps]
+    assert all((states[0][name] == state[name]).all() for state in states for name in state)
+
+
+def test_an_id_is_estimated_too_high_only():
+    draw = np.random.default_rng(0)
+    ids = draw.zipf(1.3, 20_000).astype(np.uint64)
+    tested, seen = IdMap(60_000, LeastCount(5, 1024)), {}
+    early = 0
+    for part in np.array_split(ids, 40):
+        batch = tested.plan(part)
+        for key in part.tolist():
+            seen[key] = seen.get(key, 0) + 1
+        early += sum(seen[key] < 5 for key in batch.admitted_ids.tolist())
+        assert all(row for key, row in pairs(part, batch.rows) if seen[key] >= 5)
+    assert early <= 0.018 * len(seen)
+
+
+def test_changes_are_what_an_export_lacks():
+    tested, exported, at = IdMap(60, None, Expiry(age=3)), {}, 0
+    draw = np.random.default_rng(5)
+    for step in range(60):
+        tested.done(tested.plan(draw.integers(0, 300, 12)).number)
+        if step % 7 == 6:
+            changes = tested.changes(at)
+            for key in changes.removed.tolist():
+                exported.pop(key, None)
+            exported.update(pairs(changes.ids, changes.rows))
+            assert exported == dict(pairs(*tested.items()))
+            at = changes.until
+    tested.log.forget(40)
+    with pytest.raises(Error, match="begins after batch 40"):
+        tested.changes(39)
+
+
+def test_an_initial_row_follows_from_seed_and_id():
+    ids = np.array([5, 1 << 63, 0, 77], np.uint64)
+    rows = initial_rows(ids, 6, seed=3)
+    for order in ([3, 1, 0, 2], [2], []):
+        assert (initial_rows(ids[order], 6, seed=3) == rows[order]).all()
+    assert (initial_rows(ids, 6, seed=4) != rows).any()
+    many = initial_rows(np.arange(20_000), 4, seed=0, bound=2.0)
+    assert many.min() >= -2 and many.max() < 2 and abs(many.mean()) < 0.02
+    assert abs(many.std() - 2 / 3 ** 0.5) < 0.01 and len(np.unique(many, axis=0)) == 20_000
+
+
+@pytest.mark.parametrize("ids", [[1.5], ["a"], [True], None, 7, [None]])
+def test_what_is_no_id_is_refused(ids):
+    tested = IdMap(5)
+    with pytest.raises(BatchError, match="integers"):
+        tested.plan(ids)
+    assert tested.batch == 0
+
+
+@pytest.mark.parametrize("ids", [[], np.zeros((0, 3), np.int32),
+                                 torch.zeros(2, 0, dtype=torch.int64)])
+def test_a_batch_without_ids_is_a_batch(passes, ids):
+    tested = IdMap(5)
+    assert tested.plan(ids).rows.shape == np.shape(ids) and tested.batch == 1
+
+
+def test_integers_of_all_widths_are_the_same_ids(passes):
+    tested = IdMap(9)
+    rows = tested.plan(np.array([[-1, 3]], np.int8)).rows
+    for kind in (np.int16, np.int32, np.int64):
+        assert (tested.find(np.array([[-1, 3]], kind)) == rows).all()
+    assert (tested.find(torch.tensor([[-1, 3]])) == rows).all()
+    assert tested.find(np.array([(1 << 64) - 1, 3], np.uint64)).tolist() == rows[0].tolist()
+    assert tested.find(np.array([3, -1])[::-1]).tolist() == rows[0].tolist()
+
+
+def test_a_damaged_state_is_refused(tmp_path):
+    tested = IdMap(9, expiry=Expiry(age=1))
+    for ids in ([1, 2, 3], [4], [4]):
+        tested.done(tested.plan(ids).number)
+    good = tested.state()
+    for name, value in (("ids", np.array([0, 4, 4, 4], np.uint64)), ("settings", np.zeros(3)),
+                        ("free", np.array([1, 1], np.int32)), ("sketch", np.zeros((4, 5)))):
+        with pytest.raises(Error):
+            IdMap.from_state({**good, name: value}
+                             if name != "ids" else {**good, name: value,
+                                                    "last": np.array([0, 1, 1, 1], np.uint32)})
+        with pytest.raises(Error):
+            IdMap.from_state({key: part for key, part in good.items() if key != name})
+    (tmp_path / "other").write_bytes(b"no map")
+    for path in (tmp_path / "other", tmp_path / "absent"):
+        with pytest.raises(Error, match="no map of ids"):
+            IdMap.load(path)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: IdMap(1), lambda: IdMap(1 << 31), lambda: LeastCount(0), lambda: LeastCount(65536),
+    lambda: Probability(0), lambda: Probability(1.1), lambda: Expiry(age=0),
+    lambda: Expiry(floor=5, cap=4), lambda: IdMap(5, expiry=Expiry(cap=5)),
+    lambda: IdMap(5).done(1), lambda: Expiry(every=0)])
+def test_settings_without_sense_are_refused(make):
+    with pytest.raises(Error):
+        make()
+
+
+def test_a_log_that_contradicts_itself_is_refused():
+    tested = IdMap(9)
+    tested.plan([1, 2])
+    events = tested.log.events().copy()
+    events["row"] = 1
+    with pytest.raises(Error, match="event 1 of the log"):
+        EventLog.replay(events)

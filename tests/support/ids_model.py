@@ -1,0 +1,90 @@
+"""A map of ids in plain Python, one id at a time: what `hotrow.ids.IdMap` must do."""
+
+from hotrow.ids import LeastCount, Probability
+
+BITS = (1 << 64) - 1
+
+
+def mix(x):
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & BITS
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & BITS
+    return x ^ (x >> 31)
+
+
+class Sketch:
+    def __init__(self, width, seed):
+        self.width, self.seed, self.cells = width, seed, [[0] * width for _ in range(4)]
+
+    def add(self, key, count):
+        places = [(mix(key ^ mix((self.seed + row + 1) & BITS)) >> 32) * self.width >> 32
+                  for row in range(4)]
+        estimate = min(65535, count + min(cells[place] for cells, place in
+                                          zip(self.cells, places, strict=True)))
+        for cells, place in zip(self.cells, places, strict=True):
+            cells[place] = max(cells[place], estimate)
+        return estimate
+
+
+class IdsModel:
+    def __init__(self, rows, admission, expiry, seed):
+        self.rows, self.admission, self.expiry, self.seed = rows, admission, expiry, seed
+        self.cap = min(rows - 1, (expiry and expiry.cap) or rows - 1)
+        self.row_of, self.count, self.last = {}, {}, {}
+        self.free, self.fresh, self.batch, self.completed = [], 1, 0, 0
+        if isinstance(admission, LeastCount):
+            self.sketch = Sketch(admission.width, seed)
+
+    def admits(self, key, count):
+        if isinstance(self.admission, LeastCount):
+            return self.sketch.add(key, count) >= self.admission.least
+        if isinstance(self.admission, Probability):
+            draw = mix(key ^ mix(self.seed ^ mix(self.batch))) >> 11
+            return draw < self.admission.value * 2 ** 53
+        return True
+
+    def free_some(self, due, most):
+        by_count = self.expiry.age is None and self.expiry.below is not None
+
+        def order(key):
+            pair = self.last[key], self.count[key]
+            return (pair[::-1] if by_count else pair), self.row_of[key]
+
+        leaving = sorted((key for key in self.row_of if self.last[key] <= self.completed
+                          and due(key)), key=order)[:max(0, most)]
+        events = [(key, self.row_of.pop(key)) for key in leaving]
+        self.free += [row for _, row in events]
+        return events
+
+    def plan(self, ids):
+        """Rows, admitted and expired (id, row) pairs."""
+        self.batch += 1
+        missing = {}
+        for key in ids:
+            if key in self.row_of:
+                self.count[key] += 1
+                self.last[key] = self.batch
+            else:
+                missing[key] = missing.get(key, 0) + 1
+        if isinstance(self.admission, LeastCount) and self.admission.halve_every and (
+                self.batch % self.admission.halve_every == 0):
+            self.sketch.cells = [[cell >> 1 for cell in cells] for cells in self.sketch.cells]
+        admitted = [key for key, count in missing.items() if self.admits(key, count)]
+        expired = []
+        if self.expiry is not None:
+            age, below = self.expiry.age, self.expiry.below
+            if self.batch % self.expiry.every == 0:
+                expired += self.free_some(
+                    lambda key: (age and self.last[key] <= self.batch - age)
+                    or (below and self.count[key] < below), len(self.row_of) - self.expiry.floor)
+                if below:
+                    self.count = {key: count >> 1 for key, count in self.count.items()}
+            lacking = len(admitted) - (self.cap - len(self.row_of))
+            if lacking > 0:
+                expired += self.free_some(lambda key: True, max(lacking, self.cap >> 6))
+        events = []
+        for key in admitted[:max(0, self.cap - len(self.row_of))]:
+            row = self.free.pop() if self.free else self.fresh
+            self.fresh += row == self.fresh
+            self.row_of[key], self.count[key], self.last[key] = row, missing[key], self.batch
+            events.append((key, row))
+        return [self.row_of.get(key, 0) for key in ids], events, expired
