@@ -88,6 +88,7 @@ def use_source(source, tmp_path, monkeypatch):
     """Maps of this test use the compiled source."""
     if compiler.find_compiler() is None:
         pytest.skip("no C++ compiler is installed")
+    library.library()  # before the cache is another folder
     (tmp_path / "rows.hpp").write_text((HERE / "rows.hpp").read_text())
     (tmp_path / "id_map.cpp").write_text(source)
     monkeypatch.setenv("HOTROW_CACHE", str(tmp_path))
@@ -99,7 +100,7 @@ def use_source(source, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_the_map_is_the_model(passes, threads, tmp_path):
-    for seed in range(25 if passes == "native" else 8):
+    for seed in range(12 if passes == "native" else 4):
         try:
             run(seed, threads, tmp_path)
         except AssertionError as error:

@@ -8,6 +8,8 @@ _HOMES = {
     "HotEmbedding": "collection.embedding",
     "convert": "conversion",
     "TableConfig": "features.configs",
+    "NgramIds": "features.ids",
+    "ids_of": "features.ids",
     "SGD": "optim.rules",
     "RowwiseAdagrad": "optim.rules",
     "Adagrad": "optim.rules",

@@ -1,0 +1,197 @@
+"""64-bit ids of columns of data and of the n-grams of tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from ...contract.errors import BatchError, Error
+
+_MASK = (1 << 64) - 1
+_OFFSET, _PRIME = 0xCBF29CE484222325, 0x100000001B3
+
+
+def ids_of(column) -> torch.Tensor:
+    """Ids of a column of integers or strings.
+
+    An integer is its own id, modulo 2^64. The id of a string is the FNV-1a hash of its UTF-8 bytes
+    (G. Fowler, L. C. Noll and K.-P. Vo, 1991), finished by SplitMix64, so that
+    every bit of the id depends on every byte. A null has the id of the empty string.
+
+    Parameters
+    ----------
+    column : pandas or polars Series, NumPy array, tensor or sequence
+        Of n integers, or of n strings, bytes and nulls.
+
+    Returns
+    -------
+    int64[n]
+        Ids of 2^63 and above are negative.
+
+    Raises
+    ------
+    BatchError
+        A value is neither, or a null is among integers.
+
+    Examples
+    --------
+    >>> ids_of([7, -1]).tolist()
+    [7, -1]
+    >>> ids_of(["milk", "bread", "milk"]).unique().numel()
+    2
+    """
+    if isinstance(column, torch.Tensor):
+        column = column.detach().cpu()
+    # NumPy's own strings end at trailing zeros, so that those of a list stay objects.
+    values = (np.asarray(column) if hasattr(column, "dtype") or isinstance(column, (str, bytes))
+              else np.array(column, object))
+    if values.ndim != 1:
+        raise BatchError(f"expected a column of ids, got shape {list(values.shape)}")
+    if values.dtype.kind in "iu":
+        return torch.from_numpy(values.astype(np.uint64 if values.dtype.kind == "u" else np.int64)
+                                .view(np.int64))
+    if not len(values):
+        return torch.empty(0, dtype=torch.int64)
+    if values.dtype.kind not in "USTO":
+        raise BatchError(f"expected integers or strings, got {values.dtype}: a null among integers "
+                         f"makes pandas and polars give floats, so fill it first")
+    objects = values.astype(object)
+    if all(isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+           for value in objects):
+        return torch.from_numpy(np.array([int(value) & _MASK for value in objects],
+                                         np.uint64).view(np.int64))
+    return torch.from_numpy(_hashes([_bytes(value, place) for place, value in enumerate(objects)]))
+
+
+def _bytes(value, place):
+    # pandas writes NaN or its NA for a null.
+    if value is None or type(value).__name__ == "NAType" or value != value:
+        return b""
+    if not isinstance(value, (str, bytes)):
+        raise BatchError(f"value {place} of a column of strings is {value!r}, a "
+                         f"{type(value).__name__}: expected a string")
+    # A lone surrogate keeps its three bytes.
+    return value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
+
+
+def _hashes(strings):
+    """FNV-1a of byte strings, finished by SplitMix64: int64[n]."""
+    from ...ids.initial import mixed
+
+    lengths = np.array([len(string) for string in strings], np.int64)
+    data = np.frombuffer(b"".join(strings), np.uint8)
+    order = np.argsort(-lengths, kind="stable")  # the strings that go on are the first ones
+    begins = (np.cumsum(lengths) - lengths)[order]
+    hashes = np.full(len(strings), _OFFSET, np.uint64)
+    longest_first = lengths[order]
+    for position in range(int(longest_first[0])):
+        going = int(np.searchsorted(-longest_first, -position, side="left"))
+        hashes[:going] = (hashes[:going] ^ data[begins[:going] + position]) * np.uint64(_PRIME)
+    placed = np.empty_like(hashes)
+    placed[order] = hashes
+    return mixed(placed).view(np.int64)
+
+
+class NgramIds(nn.Module):
+    """Rows of the n-grams that end at each token, in tables of hashed n-grams.
+
+    Every order and head has a table of its own. The hash of an n-gram is the XOR of its tokens,
+    each times the odd multiplier of its place, in wrapping int64; its row is the hash modulo the
+    table's rows, a prime. The primes ascend from `rows` and none is used twice (Engram,
+    arXiv 2601.07372, section 2). Before the first token stands `pad`. Ids depend on tokens alone,
+    so that a pipeline has them ahead of the step.
+
+    Parameters
+    ----------
+    orders : sequence of int
+        Lengths of the n-grams, each 1 or more.
+    heads : int
+        Tables of each order.
+    rows : int
+        No table has fewer.
+    seed : int
+        Of the multipliers: give each layer another.
+    pad : int
+    vocabulary : int
+        Tokens are less than this. Multipliers are less than 2^63 / vocabulary, as published.
+
+    Attributes
+    ----------
+    tables : tuple of int
+        Rows of each table: order after order, head after head.
+    multipliers : int64[max(orders)]
+        Of the last token, the one before it, ....
+
+    Examples
+    --------
+    >>> ids = NgramIds((2, 3), heads=2, rows=100, seed=0)
+    >>> ids.tables
+    (101, 103, 107, 109)
+    >>> ids(torch.tensor([[5, 6, 7]])).shape
+    torch.Size([1, 3, 4])
+    """
+
+    multipliers: torch.Tensor
+    _primes: torch.Tensor
+
+    def __init__(self, orders, heads: int, rows: int, seed: int, pad: int = 0,
+                 vocabulary: int = 1 << 20):
+        super().__init__()
+        self.orders, self.heads, self.pad = tuple(orders), heads, pad
+        if not self.orders or min(self.orders) < 1 or heads < 1 or rows < 1:
+            raise Error(f"n-gram ids need orders, heads and rows of 1 or more, not orders "
+                        f"{self.orders}, {heads} heads and {rows} rows")
+        if not 0 <= pad < vocabulary:
+            raise Error(f"pad is a token of 0 to {vocabulary - 1}, not {pad}")
+        self.vocabulary = vocabulary
+        self.tables = _primes_from(rows, len(self.orders) * heads)
+        draw = np.random.default_rng(seed)
+        half = max(1, (1 << 63) // vocabulary // 2)
+        self.register_buffer("multipliers", torch.from_numpy(
+            2 * draw.integers(0, half, max(self.orders), np.int64) + 1), persistent=False)
+        self.register_buffer("_primes", torch.tensor(self.tables), persistent=False)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Rows of the n-grams of a batch.
+
+        Parameters
+        ----------
+        tokens : int32 or int64 [batch, length]
+
+        Returns
+        -------
+        int64[batch, length, orders * heads]
+            Row in each of `tables`.
+
+        Raises
+        ------
+        BatchError
+        """
+        if tokens.dim() != 2 or tokens.dtype not in (torch.int32, torch.int64):
+            raise BatchError(f"expected tokens [batch, length] of int32 or int64, got "
+                             f"{list(tokens.shape)} of {tokens.dtype}")
+        wrong = (tokens < 0) | (tokens >= self.vocabulary)
+        if bool(wrong.any()):
+            sample, place = wrong.nonzero()[0].tolist()
+            raise BatchError(f"token {int(tokens[sample, place])} at place {place} of sample "
+                             f"{sample} is not one of 0 to {self.vocabulary - 1}")
+        tokens = tokens.long()
+        padded = nn.functional.pad(tokens, (max(self.orders) - 1, 0), value=self.pad)
+        length, last = tokens.shape[1], max(self.orders) - 1
+        hashed, sofar = {}, torch.zeros_like(tokens)
+        for back in range(last + 1):
+            sofar = sofar ^ (padded[:, last - back:last - back + length] * self.multipliers[back])
+            hashed[back + 1] = sofar
+        grams = torch.stack([hashed[order] for order in self.orders], -1)
+        return torch.remainder(grams.repeat_interleave(self.heads, -1), self._primes)
+
+
+def _primes_from(least, count):
+    """The first primes of at least `least`."""
+    found, number = [], max(2, least)
+    while len(found) < count:
+        if all(number % divisor for divisor in range(2, int(number ** 0.5) + 1)):
+            found.append(number)
+        number += 1
+    return tuple(found)

@@ -1,0 +1,129 @@
+"""Ids of columns and of n-grams, against plain Python."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from hotrow.contract.errors import BatchError, Error
+from hotrow.torch import NgramIds, ids_of
+
+from tests.support.ids_model import BITS, mix
+
+STRINGS = ["", "a", "b", "ab", "ba", "\0", "milk", "Käse", "牛乳", "x" * 300, "milk", "\ud800",
+           "-1", "a\0"]
+
+
+def fnv(data):
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 & BITS
+    return mix(value)
+
+
+def unsigned(ids):
+    assert ids.dtype == torch.int64
+    return [value & BITS for value in ids.tolist()]
+
+
+def test_the_id_of_a_string_is_the_stated_hash():
+    expected = [fnv(each.encode("utf-8", "surrogatepass")) for each in STRINGS]
+    assert unsigned(ids_of(STRINGS)) == unsigned(ids_of(np.array(STRINGS, object))) == expected
+    assert len(set(expected)) == len(set(STRINGS))
+    assert unsigned(ids_of([each.encode("utf-8", "surrogatepass") for each in STRINGS])) == expected
+    assert unsigned(ids_of(["", "", None])) == [fnv(b"")] * 3
+    assert unsigned(ids_of(np.array(["a", "bc"])))[1] == fnv(b"bc")
+    for value in range(300):  # every length, alone and beside others
+        assert unsigned(ids_of(["y" * value]))[0] == fnv(b"y" * value)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_series_of_data_frames(library):
+    series = pytest.importorskip(library).Series
+    words = ["milk", "bread", None, "milk"]
+    assert unsigned(ids_of(series(words))) == [fnv((word or "").encode()) for word in words]
+    assert ids_of(series([3, -1, 1 << 62])).tolist() == [3, -1, 1 << 62]
+    with pytest.raises(BatchError, match="fill it first"):
+        ids_of(series([1, None]))
+
+
+@pytest.mark.parametrize("column", [
+    np.array([3, 200], np.uint8), np.array([3, 200], np.int16), torch.tensor([3, 200]), [3, 200],
+    np.array([3, 200], object), np.array([0, 3, 0, 200], np.uint64)[1::2]])
+def test_an_integer_is_its_own_id(column):
+    assert ids_of(column).tolist() == [3, 200]
+
+
+def test_the_largest_integers_wrap():
+    assert ids_of(np.array([BITS, 1 << 63], np.uint64)).tolist() == [-1, -(1 << 63)]
+    assert ids_of([BITS, 1 << 63]).tolist() == [-1, -(1 << 63)]
+    assert ids_of([]).tolist() == []
+
+
+@pytest.mark.parametrize("column", [[1.5], [True], [["a"], ["b"]], [b"a", 3.5], "milk", [{}, "a"],
+                                    [1 << 70, "a", None, 2.5]])
+def test_what_is_no_column_of_ids_is_refused(column):
+    with pytest.raises(BatchError):
+        ids_of(column if isinstance(column, str) else np.array(column, object)
+               if any(isinstance(each, (bytes, dict)) or each is None for each in column)
+               else column)
+
+
+def plain(tokens, made):
+    """Ids by the formula, one n-gram at a time."""
+    multipliers = made.multipliers.tolist()
+    result = []
+    for sample in tokens:
+        result.append([])
+        for place in range(len(sample)):
+            row = []
+            for number, prime in enumerate(made.tables):
+                mixed = 0
+                for back in range(made.orders[number // made.heads]):
+                    token = sample[place - back] if place >= back else made.pad
+                    mixed ^= token * multipliers[back] & BITS
+                mixed -= (mixed >> 63) << 64  # a wrapped int64
+                row.append(mixed % prime)
+            result[-1].append(row)
+    return result
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ngrams_follow_the_formula(seed):
+    draw = random.Random(seed)
+    vocabulary = draw.choice([2, 300, 1 << 20])
+    made = NgramIds(draw.sample(range(1, 6), draw.randint(1, 4)), draw.randint(1, 3),
+                    draw.randint(1, 5000), seed, draw.randrange(vocabulary), vocabulary)
+    tokens = [[draw.randrange(vocabulary) for _ in range(9)] for _ in range(4)]
+    expected = plain(tokens, made)
+    for dtype in (torch.int32, torch.int64):
+        assert made(torch.tensor(tokens, dtype=dtype)).tolist() == expected, seed
+    assert all(value % 2 for value in made.multipliers.tolist())
+    assert list(made.tables) == sorted(set(made.tables)) and all(
+        prime > 1 and all(prime % divisor for divisor in range(2, prime)) for prime in made.tables)
+
+
+def test_ngrams_are_known_from_the_tokens_before():
+    made = NgramIds((2, 3), 2, 1000, seed=1)
+    tokens = torch.randint(0, 500, (3, 20), generator=torch.Generator().manual_seed(0))
+    whole = made(tokens)
+    assert torch.equal(made(tokens[:, :7]), whole[:, :7])
+    assert torch.equal(made(tokens[:, 5:])[:, 2:], whole[:, 7:])
+    assert torch.equal(NgramIds((2, 3), 2, 1000, seed=1)(tokens), whole)
+    assert not torch.equal(NgramIds((2, 3), 2, 1000, seed=2)(tokens), whole)
+    assert made(tokens[:, :0]).shape == (3, 0, 4) and not made.state_dict()
+
+
+@pytest.mark.parametrize("tokens", [torch.zeros(2, 3), torch.zeros(3, dtype=torch.int64),
+                                    torch.tensor([[0, -1]]), torch.tensor([[0, 10]])])
+def test_what_are_no_tokens_is_refused(tokens):
+    with pytest.raises(BatchError):
+        NgramIds((2,), 1, 10, 0, vocabulary=10)(tokens)
+
+
+@pytest.mark.parametrize("arguments", [((), 1, 9), ((0,), 1, 9), ((2,), 0, 9), ((2,), 1, 0)])
+def test_settings_without_sense_are_refused(arguments):
+    with pytest.raises(Error):
+        NgramIds(*arguments, seed=0)
+    with pytest.raises(Error, match="pad"):
+        NgramIds((2,), 1, 9, 0, pad=300, vocabulary=300)
