@@ -100,7 +100,7 @@ class WriteCollector(wiring.Component):
         for number, port in enumerate(ports):
             m.d.comb += port.wready.eq(owner[number] & take)
         m.d.comb += [
-            given.eq(busy & onehot_mux(owner, [port.wvalid for port in ports])),
+            given.eq(busy & ~self.restart & onehot_mux(owner, [port.wvalid for port in ports])),
             strobes.eq(onehot_mux(owner, [port.wstrb for port in ports])),
             last.eq(onehot_mux(owner, [port.wlast for port in ports])),
             words.i.p.eq(onehot_mux(owner, [port.wdata for port in ports])),
@@ -143,7 +143,7 @@ class WriteCollector(wiring.Component):
             self.queued.eq(segments.level),
             out.master.eq(master),
             out.id.eq(axi_id),
-            out.ends.eq(last & complete & (~ends_run | ~some)),
+            out.ends.eq(last & complete & (~ends_run | ~some) & ~flushing),
         ]
         with m.If(running):
             m.d.comb += [out.word.eq(first.word), out.lane.eq(first.lane),
