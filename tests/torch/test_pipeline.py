@@ -184,6 +184,11 @@ def test_figures_and_scalars():
         "hotrow/batches_per_s", "hotrow/hit_rate", "hotrow/stall"}
     ended = run.pipeline.figures["batches_per_s"]
     assert ended > 0 and run.pipeline.figures["batches_per_s"] == ended, "time between epochs"
+    seconds = sum(seen[-1]["seconds"].values())
+    assert seen[-1]["stall"] >= 0.99 * seconds > 0, "without threads training waits for each stage"
+    following = TrainPipeline(loader(), run.model, lambda batch: (batch[0],))
+    assert following.figures["stall"] == 0 == sum(following.figures["seconds"].values())
+    assert following.figures["hit_rate"] is None and following.figures["batches"] == 0
     run.end()
 
 

@@ -67,6 +67,7 @@ class TrainPipeline:
         self.epoch = self.batch = self._skip = self._done = 0
         self._random = self._resumed = self._iterator = None
         self._seconds, self._started = 0.0, None
+        self._before = self._counts()  # of batches that were not this pipeline's
 
     def __len__(self):
         return len(self.loader)
@@ -155,31 +156,39 @@ class TrainPipeline:
 
     @property
     def figures(self):
-        """Figures so far: dict.
+        """Figures since the pipeline was made, over all its epochs: dict.
 
-        `batches`, `batches_per_s`, `hit_rate`, `seconds` by stage, and `stall`, the seconds that
-        training waited for rows. If `train` takes batches in two parts, `popular_fraction` of the
-        samples, and `gather_hidden`, the share of the time of fetching the others' rows in which
-        the trainer was busy with popular samples; else None.
+        `batches`, `batches_per_s`, `hit_rate`, `seconds` by stage, and `stall`, all seconds that
+        training waited for rows, also while it ran stages itself. If `train` takes batches in two
+        parts, `popular_fraction` of the samples, and `gather_hidden`, the share of the time of
+        fetching the others' rows in which the trainer was busy with popular samples; else None.
         """
         seconds = self._seconds + (
             0.0 if self._started is None else time.perf_counter() - self._started)
-        lookups, hits = (sum(each.statistics.get(name, 0) for each in self.collections)
-                         for name in ("lookups", "hits"))
-        stages = [each.store.batch_stages.stages for each in self.collections
-                  if each.store.batch_stages]
+        counts = {name: count - self._before[name] for name, count in self._counts().items()}
+        lookups, hits, stall = (counts.pop(name) for name in ("lookups", "hits", "stall"))
         parts = next((each.store.micro_batches for each in self.collections
                       if each.store.micro_batches and each.store.micro_batches.samples), None)
         return {
             "batches": self._done,
             "batches_per_s": self._done / seconds if seconds else None,
             "hit_rate": hits / lookups if lookups else None,
-            "seconds": {name: sum(each.seconds[number] for each in stages)
-                        for number, name in enumerate(_STAGES if stages else ())},
-            "stall": sum(each.waited for each in stages),
+            "seconds": counts,
+            "stall": stall,
             "popular_fraction": parts.popular / parts.samples if parts else None,
             "gather_hidden": parts.hidden if parts else None,
         }
+
+    def _counts(self):
+        """Lookups, hits, `stall`, and the seconds of each stage, of all batches so far: dict."""
+        stages = [each.store.batch_stages.stages for each in self.collections
+                  if each.store.batch_stages]
+        return {
+            **{name: sum(each.statistics.get(name, 0) for each in self.collections)
+               for name in ("lookups", "hits")},
+            "stall": sum(each.waited for each in stages),
+            **{name: sum(each.seconds[number] for each in stages)
+               for number, name in enumerate(_STAGES if stages else ())}}
 
     def _epoch(self):
         """One pass, or the rest of one after `load_state_dict`."""
