@@ -21,9 +21,9 @@ ROWS = (40, 7, 23)  # of three tables
 DIM = 8
 STAGING_SHARE = 2048  # pieces of 2 KB on a simulated board
 BOARDS = "board", "network"  # simulated boards, at a serial line and in a network
-CARDS = "model", "sim", "network"
+CARDS = "model", "sim", "sim-ecp5", "network"
 MARKS = {"sim": [pytest.mark.slow]} | {
-    board: [pytest.mark.slow, pytest.mark.long] for board in BOARDS}
+    kind: [pytest.mark.slow, pytest.mark.long] for kind in (*BOARDS, "sim-ecp5")}
 
 
 def pytest_generate_tests(metafunc):
@@ -31,6 +31,7 @@ def pytest_generate_tests(metafunc):
 
     "uart" is the model at a serial line, "network" the RTL of a board in a network. "board", the
     RTL of one at a serial line, differs in its link alone, so that one module of tests suffices.
+    The cards are of preset tiny, but "sim-ecp5".
     """
     if "card_kind" in metafunc.fixturenames:
         metafunc.parametrize("card_kind", [
@@ -49,10 +50,10 @@ def line_to(kind, config=ECP5):
     """The specification of a transport to a card of that kind; a link has a card of its own, a
     simulated board one of `config`."""
     missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
-    if kind == "sim" and missing:
+    if kind.startswith("sim") and missing:
         pytest.skip(f"the transport sim needs {', '.join(missing)}")
-    if kind in ("model", "sim"):
-        yield kind
+    if kind in ("model", "sim", "sim-ecp5"):
+        yield kind.split("-")[0]
         return
     with pytest.MonkeyPatch.context() as patch:
         declared_transports(patch)
@@ -87,7 +88,7 @@ def open_card(kind, config=ECP5):
     """An open device of that kind; `config` as in `line_to`."""
     options = {"timeout": 600, "ring_entries": 4} if kind in BOARDS else {"timeout": 60}
     with line_to(kind, config) as specification, hotrow.open(
-            specification, preset="ecp5" if kind == "sim" else "tiny", **options) as device:
+            specification, preset="ecp5" if kind == "sim-ecp5" else "tiny", **options) as device:
         yield device
 
 
