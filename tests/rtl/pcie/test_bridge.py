@@ -167,3 +167,20 @@ def test_widths():
         with pytest.raises(ValueError, match="all 8 or all 16 bytes wide"):
             Bridge([AXI4Read(address_width=32, bus_bytes=widths[0], id_width=1)],
                    [AXI4Write(address_width=32, bus_bytes=widths[1], id_width=1)], 12)
+
+
+@pytest.mark.parametrize("bus_bytes", WIDTHS)
+def test_restart_of_an_open_write(bus_bytes):
+    """Words accepted before a restart are written, and nothing answers them."""
+    it = bench(bus_bytes)
+    writer, words = it.writers[0], 64 // bus_bytes
+    writer.write(MEMORY // 2, bytes(64), np.ones(64, bool), 0)
+    while len(writer.words) > 1:
+        it.step()
+    it.restart()
+    it.unit.set("write_0_wlast", 1)  # as the last word, which was not accepted, left it
+    it.unit.set("write_0_wstrb", 0)
+    for _ in range(60):
+        it.step()
+    assert [len(payload) for _, payload, *_ in it.root.writes] == [(words - 1) * bus_bytes]
+    assert not writer.answered
