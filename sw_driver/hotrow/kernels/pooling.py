@@ -341,7 +341,7 @@ def _sum_reference(gradients, groups, layout, weights, sums):
 
 def _sum_rows(rows, lengths, weights):
     """Sums of consecutive rows float32[n, D]: float32[bags, D]."""
-    if not len(rows):
+    if not rows.numel():
         return torch.zeros(len(lengths), rows.shape[1], dtype=torch.float32)
     return embedding_bag(torch.arange(len(rows)), rows, lengths.cumsum(0) - lengths, mode="sum",
                          per_sample_weights=weights)
