@@ -1,0 +1,478 @@
+// The passes of lookup_passes.hpp, compiled once per instruction set: HOTROW_TARGET is the attribute
+// of its functions, HOTROW_ISA the name of its namespace. Included by one source file per set.
+
+#include <cstring>
+#include <type_traits>
+
+#include "lookup_passes.hpp"
+
+#ifdef HOTROW_AVX2
+#include <immintrin.h>
+#endif
+
+namespace hotrow::engine::HOTROW_ISA {
+
+constexpr uint32_t CHUNK = 64;  // lookups that are located, and whose sets are prefetched, at once
+
+template <class Tag, int WAYS, int CHOICES>
+struct Sets {
+    using Block = SetBlock<Tag, WAYS>;
+    static constexpr bool LINE = sizeof(Block) == 64;
+
+    struct Chunk {
+        uint32_t count;
+        uint32_t positions[CHUNK];
+        uint64_t hashes[CHUNK];
+        uint32_t sets[CHOICES][CHUNK];
+        Tag tags[CHOICES][CHUNK];
+    };
+
+    // The ways of a row in its sets; a set of bits for each choice.
+    struct Found {
+        uint32_t ways[CHOICES];
+    };
+
+    HOTROW_TARGET static Block &block(const Directory &d, uint32_t set) {
+        return reinterpret_cast<Block *>(d.blocks.data())[set];
+    }
+
+    HOTROW_TARGET static void fetch(const Directory &d, uint32_t set) {
+        const char *at = reinterpret_cast<const char *>(&block(d, set));
+        __builtin_prefetch(at, 1);
+        if (!LINE) __builtin_prefetch(at + sizeof(Block) - 1, 1);
+        if (sizeof(Block) > 128) __builtin_prefetch(at + 64, 1), __builtin_prefetch(at + 128, 1);
+    }
+
+    HOTROW_TARGET static void locate(const Directory &d, const Stream &stream, Chunk &chunk) {
+        const KeyShape &k = d.keys;
+        const int bank_bits = k.bank_bits, cut = k.bank_bits + k.low_bits_, low = k.low_bits_;
+        const uint64_t mask = low_bits(k.bank_key_width), sets = k.sets - 1;
+        const uint64_t banks = low_bits(bank_bits);
+        const uint32_t count = chunk.count;
+        if (stream.tables) {
+            for (uint32_t i = 0; i < count; ++i) {
+                const Partition part = stream.partition(chunk.positions[i]);
+                for (int choice = 0; choice < CHOICES; ++choice) {
+                    const uint64_t hashed = k.choice_hash(chunk.hashes[i], choice);
+                    chunk.sets[choice][i] =
+                        k.set_of(chunk.hashes[i], hashed, choice, part.parts_log2, part.part);
+                    chunk.tags[choice][i] = static_cast<Tag>((hashed >> low) + 1);
+                }
+            }
+        } else {
+            for (uint32_t i = 0; i < count; ++i) {
+                chunk.sets[0][i] = static_cast<uint32_t>(chunk.hashes[i] & sets);
+                chunk.tags[0][i] = static_cast<Tag>((chunk.hashes[i] >> cut) + 1);
+            }
+            if constexpr (CHOICES == 2) {
+                for (uint32_t i = 0; i < count; ++i) {
+                    const uint64_t hashed = hash1(chunk.hashes[i] >> bank_bits, mask);
+                    chunk.sets[1][i] = static_cast<uint32_t>(
+                        k.sets + ((hashed << bank_bits | (chunk.hashes[i] & banks)) & sets));
+                    chunk.tags[1][i] = static_cast<Tag>((hashed >> low) + 1);
+                }
+            }
+        }
+        for (int choice = 0; choice < CHOICES; ++choice)
+            for (uint32_t i = 0; i < count; ++i) fetch(d, chunk.sets[choice][i]);
+    }
+
+    HOTROW_TARGET static void load(const Directory &d, const Stream &stream, uint32_t from,
+                                   Chunk &chunk) {
+        const uint32_t count = stream.count - from < CHUNK ? stream.count - from : CHUNK;
+        chunk.count = count;
+        if (stream.positions) {
+            for (uint32_t i = 0; i < count; ++i) {
+                chunk.positions[i] = stream.positions[from + i];
+                chunk.hashes[i] = stream.hashes[chunk.positions[i]];
+            }
+        } else {
+            for (uint32_t i = 0; i < count; ++i) chunk.positions[i] = stream.first + from + i;
+            std::memcpy(chunk.hashes, stream.hashes + stream.first + from, count * sizeof(uint64_t));
+        }
+        locate(d, stream, chunk);
+    }
+
+    // A chunk of one row.
+    HOTROW_TARGET static void load_one(const Directory &d, uint64_t hash, Partition part,
+                                       Chunk &chunk) {
+        const uint16_t table = 0;
+        const Stream stream{&hash, &table, &part, nullptr, 0, 1};
+        load(d, stream, 0, chunk);
+    }
+
+    HOTROW_TARGET static uint32_t match(const Tag *tags, Tag wanted) {
+#ifdef HOTROW_AVX2
+        if constexpr (sizeof(Tag) == 4 && WAYS % 8 == 0) {
+            uint32_t found = 0;
+            const __m256i all = _mm256_set1_epi32(static_cast<int>(wanted));
+            for (int way = 0; way < WAYS; way += 8) {
+                const __m256i here =
+                    _mm256_loadu_si256(reinterpret_cast<const __m256i *>(tags + way));
+                found |= static_cast<uint32_t>(_mm256_movemask_ps(
+                             _mm256_castsi256_ps(_mm256_cmpeq_epi32(here, all)))) << way;
+            }
+            return found;
+        } else if constexpr (sizeof(Tag) == 8 && WAYS % 4 == 0) {
+            uint32_t found = 0;
+            const __m256i all = _mm256_set1_epi64x(static_cast<long long>(wanted));
+            for (int way = 0; way < WAYS; way += 4) {
+                const __m256i here =
+                    _mm256_loadu_si256(reinterpret_cast<const __m256i *>(tags + way));
+                found |= static_cast<uint32_t>(_mm256_movemask_pd(
+                             _mm256_castsi256_pd(_mm256_cmpeq_epi64(here, all)))) << way;
+            }
+            return found;
+        }
+#endif
+        uint32_t found = 0;
+        for (int way = 0; way < WAYS; ++way) found |= uint32_t{tags[way] == wanted} << way;
+        return found;
+    }
+
+    HOTROW_TARGET static Found match_all(const Directory &d, const Chunk &chunk, uint32_t i) {
+        Found found;
+        for (int choice = 0; choice < CHOICES; ++choice)
+            found.ways[choice] =
+                match(block(d, chunk.sets[choice][i]).tags, chunk.tags[choice][i]);
+        return found;
+    }
+
+    HOTROW_TARGET static uint32_t any(const Found &found) {
+        return found.ways[0] | found.ways[CHOICES - 1];
+    }
+
+    HOTROW_TARGET static int choice_of(const Found &found) {
+        return CHOICES == 2 && !found.ways[0];
+    }
+
+    HOTROW_TARGET static uint32_t slot_of(uint32_t set, int way) {
+        return set * WAYS + static_cast<uint32_t>(way);
+    }
+
+    HOTROW_TARGET static int first_of(uint32_t ways) { return __builtin_ctz(ways); }
+
+    HOTROW_TARGET static uint64_t find(const Directory &d, const Stream &stream, uint32_t *slots) {
+        Chunk chunks[2];
+        uint64_t hits = 0;
+        load(d, stream, 0, chunks[0]);
+        for (uint32_t from = 0, turn = 0; from < stream.count; from += CHUNK, turn ^= 1) {
+            if (from + CHUNK < stream.count) load(d, stream, from + CHUNK, chunks[turn ^ 1]);
+            const Chunk &chunk = chunks[turn];
+            for (uint32_t i = 0; i < chunk.count; ++i) {
+                const Found found = match_all(d, chunk, i);
+                uint32_t slot = NO_SLOT;
+                if (any(found)) {
+                    const int choice = choice_of(found);
+                    slot = slot_of(chunk.sets[choice][i], first_of(found.ways[choice]));
+                    ++hits;
+                }
+                slots[chunk.positions[i]] = slot;
+            }
+        }
+        return hits;
+    }
+
+    HOTROW_TARGET static uint64_t mark(const Directory &d, const Stream &stream, uint16_t batch,
+                                       uint16_t newest_stamp) {
+        Chunk chunks[2];
+        uint64_t hits = 0;
+        const uint16_t age = static_cast<uint16_t>(newest_stamp - batch);
+        load(d, stream, 0, chunks[0]);
+        for (uint32_t from = 0, turn = 0; from < stream.count; from += CHUNK, turn ^= 1) {
+            if (from + CHUNK < stream.count) load(d, stream, from + CHUNK, chunks[turn ^ 1]);
+            const Chunk &chunk = chunks[turn];
+            for (uint32_t i = 0; i < chunk.count; ++i) {
+                const Found found = match_all(d, chunk, i);
+                if (!any(found)) continue;
+                const int choice = choice_of(found);
+                uint16_t *needed = block(d, chunk.sets[choice][i]).needed +
+                                   first_of(found.ways[choice]);
+                // Threads that mark the same batch store the same stamp.
+                const uint16_t held =
+                    static_cast<uint16_t>(newest_stamp - __atomic_load_n(needed, __ATOMIC_RELAXED));
+                if (age < held) __atomic_store_n(needed, batch, __ATOMIC_RELAXED);
+                ++hits;
+            }
+        }
+        return hits;
+    }
+
+    // The lowest free way of the set that has more of them, of the first choice on a tie; or none.
+    HOTROW_TARGET static bool free_way(const Directory &d, const Chunk &chunk, uint32_t i,
+                                       int &choice, int &way) {
+        uint32_t most = match(block(d, chunk.sets[0][i]).tags, Tag{0});
+        choice = 0;
+        if constexpr (CHOICES == 2) {
+            const uint32_t second = match(block(d, chunk.sets[1][i]).tags, Tag{0});
+            if (__builtin_popcount(second) > __builtin_popcount(most)) most = second, choice = 1;
+        }
+        way = most ? first_of(most) : 0;
+        return most;
+    }
+
+    // The ways of a set that are not held, and the way of them with the lowest number, the one that
+    // was planned least recently on a tie.
+    struct Spare {
+        int ways;
+        uint32_t rank;  // number << 16 | age, lowest first
+        int way;
+    };
+
+    HOTROW_TARGET static Spare spare(const Block &block, const uint8_t *numbers, uint16_t base,
+                                     uint16_t retired) {
+#ifdef HOTROW_AVX2
+        if constexpr (WAYS == 8) {
+            const __m128i bases = _mm_set1_epi16(static_cast<short>(base));
+            const __m128i needed = _mm_sub_epi16(
+                _mm_loadu_si128(reinterpret_cast<const __m128i *>(block.needed)), bases);
+            const __m128i free = _mm_cmpeq_epi16(
+                _mm_min_epu16(needed, _mm_set1_epi16(static_cast<short>(retired))), needed);
+            const int ways = __builtin_popcount(_mm_movemask_epi8(free)) / 2;
+            if (!ways) return {0, 0, 0};
+            const __m128i ones = _mm_set1_epi32(-1);
+            const __m128i number = _mm_or_si128(
+                _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(numbers))),
+                _mm_xor_si128(free, ones));
+            const int least = _mm_extract_epi16(_mm_minpos_epu16(number), 0);
+            const __m128i lowest =
+                _mm_cmpeq_epi16(number, _mm_set1_epi16(static_cast<short>(least)));
+            const __m128i used = _mm_or_si128(
+                _mm_sub_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i *>(block.used)), bases),
+                _mm_xor_si128(lowest, ones));
+            const __m128i first = _mm_minpos_epu16(used);
+            return {ways,
+                    static_cast<uint32_t>(least) << 16 |
+                        static_cast<uint16_t>(_mm_extract_epi16(first, 0)),
+                    _mm_extract_epi16(first, 1)};
+        }
+#endif
+        Spare found{0, ~uint32_t{0}, 0};
+        for (int way = 0; way < WAYS; ++way) {
+            if (static_cast<uint16_t>(block.needed[way] - base) > retired) continue;
+            ++found.ways;
+            const uint32_t rank =
+                uint32_t{numbers[way]} << 16 | static_cast<uint16_t>(block.used[way] - base);
+            if (rank < found.rank) found.rank = rank, found.way = way;
+        }
+        return found;
+    }
+
+    // Choose the slot that a row without one evicts; false if all are held.
+    HOTROW_TARGET static bool victim_way(const PlanPass &pass, const Chunk &chunk, uint32_t i,
+                                         int &choice, int &way) {
+        const Directory &d = pass.directory;
+        const uint16_t base = static_cast<uint16_t>(pass.newest_stamp() + 1);
+        const uint16_t retired = static_cast<uint16_t>(pass.retired - base);
+        const uint8_t *const numbers = d.numbers.data();
+        uint32_t set = chunk.sets[0][i];
+        Spare best = spare(block(d, set), numbers + slot_of(set, 0), base, retired);
+        choice = 0;
+        if constexpr (CHOICES == 2) {
+            set = chunk.sets[1][i];
+            const Spare second = spare(block(d, set), numbers + slot_of(set, 0), base, retired);
+            if (second.ways > best.ways || (second.ways == best.ways && second.rank < best.rank))
+                best = second, choice = 1;
+        }
+        way = best.way;
+        return best.ways;
+    }
+
+    __attribute__((noinline)) HOTROW_TARGET static void allocate(PlanPass &pass, const Chunk &chunk,
+                                                                 uint32_t i) {
+        Directory &d = pass.directory;
+        const uint64_t hash = chunk.hashes[i];
+        const uint32_t position = chunk.positions[i];
+        if (!pass.bypassed.empty() && pass.bypassed.has(hash)) return pass.bypass(position, hash);
+        pass.wait(hash);
+        int choice, way;
+        const uint8_t number = pass.policy.filled(pass.count_of(position, hash));
+        if (!free_way(d, chunk, i, choice, way)) {
+            if (!victim_way(pass, chunk, i, choice, way)) return pass.bypass(position, hash);
+            const uint32_t set = chunk.sets[choice][i], slot = slot_of(set, way);
+            if (pass.policy.admit && d.numbers.data()[slot] > number)
+                return pass.bypass(position, hash);
+            if (d.flags.data()[slot] & DIRTY)
+                pass.victims.push_back(
+                    {position, slot, d.keys.hash_of(uint64_t{block(d, set).tags[way]} - 1, set)});
+        }
+        const uint32_t set = chunk.sets[choice][i], slot = slot_of(set, way);
+        Block &here = block(d, set);
+        here.tags[way] = chunk.tags[choice][i];
+        here.needed[way] = here.used[way] = static_cast<uint16_t>(pass.planned);
+        if (d.numbered) d.numbers.data()[slot] = number;
+        d.flags.data()[slot] = static_cast<uint8_t>(FILLED | pass.policy.writes * DIRTY);
+        pass.slots[position] = slot;
+        pass.listed.push_back({position, slot, hash});
+    }
+
+    template <bool NUMBERED>
+    HOTROW_TARGET static void plan_chunk(PlanPass &pass, const Chunk &chunk) {
+        Directory &d = pass.directory;
+        const uint16_t planned = static_cast<uint16_t>(pass.planned);
+        const uint16_t newest = pass.newest_stamp(), age = static_cast<uint16_t>(newest - planned);
+        const uint8_t dirty = pass.policy.writes * DIRTY;
+        uint8_t *const flags = d.flags.data();
+        uint64_t hits = 0, fresh = 0;
+        for (uint32_t i = 0; i < chunk.count; ++i) {
+            const Found found = match_all(d, chunk, i);
+            if (__builtin_expect(!any(found), 0)) {
+                allocate(pass, chunk, i);
+                continue;
+            }
+            const int choice = choice_of(found), way = first_of(found.ways[choice]);
+            const uint32_t set = chunk.sets[choice][i], slot = slot_of(set, way);
+            Block &here = block(d, set);
+            const bool first = here.used[way] != planned;
+            here.used[way] = planned;
+            const uint16_t needed = here.needed[way];
+            here.needed[way] = static_cast<uint16_t>(newest - needed) > age ? planned : needed;
+            if (NUMBERED && first) {
+                uint8_t &number = d.numbers.data()[slot];
+                number = pass.policy.used(
+                    number, pass.count_of(chunk.positions[i], chunk.hashes[i]));
+            }
+            fresh += first;
+            ++hits;
+            const uint8_t flag = flags[slot];
+            if (__builtin_expect(flag & FILLED, 0)) {
+                if (pass.joins_fill(chunk.positions[i], slot)) --hits;
+            }
+            flags[slot] = flag | dirty;
+            pass.slots[chunk.positions[i]] = slot;
+        }
+        pass.hits += hits;
+        pass.resident_rows += fresh;
+    }
+
+    HOTROW_TARGET static void plan(PlanPass &pass, const Stream &stream) {
+        Directory &d = pass.directory;
+        Chunk chunks[2];
+        load(d, stream, 0, chunks[0]);
+        for (uint32_t from = 0, turn = 0; from < stream.count; from += CHUNK, turn ^= 1) {
+            if (from + CHUNK < stream.count) load(d, stream, from + CHUNK, chunks[turn ^ 1]);
+            const Chunk &chunk = chunks[turn];
+            if (pass.policy.counts() && !pass.before)
+                for (uint32_t i = 0; i < chunk.count; ++i) pass.counters.prefetch(chunk.hashes[i]);
+            if (d.numbered) plan_chunk<true>(pass, chunk);
+            else plan_chunk<false>(pass, chunk);
+        }
+    }
+
+    HOTROW_TARGET static Installed install(Directory &d, uint64_t hash, Partition part,
+                                           uint8_t number, uint16_t planned, uint16_t retired) {
+        Chunk chunk;
+        load_one(d, hash, part, chunk);
+        const Found found = match_all(d, chunk, 0);
+        int choice = choice_of(found), way;
+        if (any(found))
+            return {slot_of(chunk.sets[choice][0], first_of(found.ways[choice])), true};
+        if (!free_way(d, chunk, 0, choice, way)) return {NO_SLOT, false};
+        Block &here = block(d, chunk.sets[choice][0]);
+        here.tags[way] = chunk.tags[choice][0];
+        here.used[way] = planned;
+        here.needed[way] = retired;  // no batch needs the slot
+        const uint32_t slot = slot_of(chunk.sets[choice][0], way);
+        d.numbers.data()[slot] = number;
+        d.flags.data()[slot] = 0;
+        return {slot, false};
+    }
+
+    HOTROW_TARGET static uint32_t remove(Directory &d, uint64_t hash, Partition part) {
+        Chunk chunk;
+        load_one(d, hash, part, chunk);
+        const Found found = match_all(d, chunk, 0);
+        if (!any(found)) return NO_SLOT;
+        const int choice = choice_of(found), way = first_of(found.ways[choice]);
+        block(d, chunk.sets[choice][0]).tags[way] = 0;
+        const uint32_t slot = slot_of(chunk.sets[choice][0], way);
+        d.flags.data()[slot] = 0;
+        return slot;
+    }
+
+    HOTROW_TARGET static void sweep(Directory &d, size_t first_set, size_t last_set,
+                                    uint16_t oldest, uint16_t newest_stamp, bool age_numbers) {
+        const uint16_t most = static_cast<uint16_t>(newest_stamp - oldest);  // age of the oldest
+        for (size_t set = first_set; set < last_set; ++set) {
+            Block &here = block(d, static_cast<uint32_t>(set));
+            for (int way = 0; way < WAYS; ++way) {
+                const uint16_t used = static_cast<uint16_t>(newest_stamp - here.used[way]);
+                const uint16_t needed = static_cast<uint16_t>(newest_stamp - here.needed[way]);
+                here.used[way] = used > most ? oldest : here.used[way];
+                here.needed[way] = needed > most ? oldest : here.needed[way];
+            }
+        }
+        uint8_t *const numbers = d.numbers.data();
+        if (age_numbers)
+            for (size_t slot = first_set * WAYS; slot < last_set * WAYS; ++slot)
+                numbers[slot] = static_cast<uint8_t>(numbers[slot] - (numbers[slot] > 0));
+    }
+};
+
+template <class Id>
+HOTROW_TARGET uint64_t hash_pattern_of(const Id *ids, uint32_t count, const uint64_t *base,
+                                       const uint64_t *last, uint64_t mask, uint64_t *hashes) {
+    uint64_t refused = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint64_t id = ids[i];
+        const uint64_t beyond = id > last[i];
+        refused += beyond;
+        hashes[i] = hash0((base[i] | id), mask) | (0 - beyond);
+    }
+    return refused;
+}
+
+template <class Id>
+HOTROW_TARGET uint64_t hash_run_of(const Id *ids, uint32_t count, uint64_t base, uint64_t last,
+                                   uint64_t mask, uint64_t *hashes) {
+    uint64_t refused = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint64_t id = ids[i];
+        const uint64_t beyond = id > last;
+        refused += beyond;
+        hashes[i] = hash0((base | id), mask) | (0 - beyond);
+    }
+    return refused;
+}
+
+inline uint64_t hash_pattern(const void *ids, bool wide, uint32_t count, const uint64_t *base,
+                             const uint64_t *last, uint64_t mask, uint64_t *hashes) {
+    return wide ? hash_pattern_of(static_cast<const uint64_t *>(ids), count, base, last, mask, hashes)
+                : hash_pattern_of(static_cast<const uint32_t *>(ids), count, base, last, mask, hashes);
+}
+
+inline uint64_t hash_run(const void *ids, bool wide, uint32_t count, uint64_t base, uint64_t last,
+                         uint64_t mask, uint64_t *hashes) {
+    return wide ? hash_run_of(static_cast<const uint64_t *>(ids), count, base, last, mask, hashes)
+                : hash_run_of(static_cast<const uint32_t *>(ids), count, base, last, mask, hashes);
+}
+
+template <class Tag, int WAYS, int CHOICES>
+const Passes &passes() {
+    using S = Sets<Tag, WAYS, CHOICES>;
+    static constexpr Passes found{hash_pattern, hash_run, S::find,   S::mark,
+                                  S::plan,      S::install, S::remove, S::sweep};
+    return found;
+}
+
+template <class Tag, int WAYS>
+const Passes &passes(int choices) {
+    return choices == 2 ? passes<Tag, WAYS, 2>() : passes<Tag, WAYS, 1>();
+}
+
+template <class Tag>
+const Passes &passes(int ways, int choices) {
+    switch (ways) {
+        case 2: return passes<Tag, 2>(choices);
+        case 4: return passes<Tag, 4>(choices);
+        case 8: return passes<Tag, 8>(choices);
+        default: return passes<Tag, 16>(choices);
+    }
+}
+
+const Passes &passes_of(const Directory &d) {
+    return d.wide ? passes<uint64_t>(d.ways, d.keys.choices)
+                  : passes<uint32_t>(d.ways, d.keys.choices);
+}
+
+}  // namespace hotrow::engine::HOTROW_ISA

@@ -1,0 +1,175 @@
+#include "planner.hpp"
+
+#include <algorithm>
+
+namespace hotrow::engine {
+
+namespace {
+
+constexpr uint32_t ADMIT = 16, READ_ONLY = 32;
+constexpr int POLICY_LOW = 6;
+constexpr size_t BYPASS_STAMPS = 512;  // of a bank
+
+uint32_t ahead(uint32_t number, int64_t other) { return number - static_cast<uint32_t>(other); }
+
+}  // namespace
+
+Planner::Planner(const Geometry &g, Directory &directory, const Counters &counters,
+                 const Passes &passes, Workers &workers)
+    : directory_(directory), counters_(counters), passes_(passes), workers_(workers),
+      sweep_log2_(g.stamp_bits - 2), oldest_stamp_((1 << (g.stamp_bits - 1)) - 1),
+      window_beats_(g.window_beats), bypassed_by_(BYPASS_STAMPS * g.banks(), -1), geometry_(g) {}
+
+uint32_t Planner::retired() const {
+    const std::lock_guard<std::mutex> guard(lock_);
+    return static_cast<uint32_t>(retired_);
+}
+
+bool Planner::retire(uint32_t number) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    const uint32_t distance = ahead(number, retired_);
+    if (distance > planned_ - retired_) return false;
+    retired_ += distance;
+    return true;
+}
+
+void Planner::clear() {
+    const std::lock_guard<std::mutex> guard(lock_);
+    planned_ = retired_ = -1;
+    std::fill(bypassed_by_.begin(), bypassed_by_.end(), -1);
+}
+
+bool Planner::accepts(const Command &command, Outcome &outcome) const {
+    const std::lock_guard<std::mutex> guard(lock_);
+    const uint32_t distance = ahead(command.value, planned_);
+    if (command.opcode == Opcode::PLAN ? distance != 1 : !distance || distance >= uint32_t{1} << 31) {
+        outcome.status = Status::BATCH_ORDER;
+        outcome.error_index = static_cast<uint32_t>(planned_ + 1);
+        return false;
+    }
+    if (planned_ + distance - retired_ > int64_t{1} << sweep_log2_) {
+        outcome.status = Status::WINDOW;
+        outcome.error_index = static_cast<uint32_t>(retired_);
+        return false;
+    }
+    return true;
+}
+
+PolicyState Planner::policy_of(uint32_t flags) {
+    return {static_cast<Policy>(flags >> POLICY_LOW & 3), (flags & ADMIT) != 0,
+            !(flags & READ_ONLY)};
+}
+
+uint64_t Planner::mark(const Command &command, const LookupParts &parts) {
+    const int64_t batch = planned_ + ahead(command.value, planned_);
+    const uint16_t newest = static_cast<uint16_t>(planned_ + (1 << sweep_log2_));
+    std::vector<uint64_t> hits(parts.parts());
+    workers_.run(parts.parts(), [&](int part) {
+        uint64_t found = 0;
+        for (const Stream &stream : parts.streams(part))
+            found += passes_.mark(directory_, stream, static_cast<uint16_t>(batch), newest);
+        hits[part] = found;
+    });
+    uint64_t total = 0;
+    for (const uint64_t found : hits) total += found;
+    return total;
+}
+
+void Planner::sweep(const PolicyState &policy) {
+    const uint16_t oldest = static_cast<uint16_t>(planned_ - oldest_stamp_);
+    const uint16_t newest = static_cast<uint16_t>(planned_ + (1 << sweep_log2_));
+    const bool age = policy.policy == RRIP && directory_.numbered;
+    const size_t sets = directory_.slots / directory_.ways;
+    const int parts = workers_.threads();
+    workers_.run(parts, [&](int part) {
+        passes_.sweep(directory_, sets * part / parts, sets * (part + 1) / parts, oldest, newest,
+                      age);
+    });
+}
+
+void Planner::plan(const Command &command, const LookupParts &parts, int beat_shift,
+                   const uint32_t *before, PlanResults &results, Outcome &outcome) {
+    const PolicyState policy = policy_of(command.flags);
+    int64_t retired;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        ++planned_;
+        retired = retired_;
+    }
+    directory_.numbered |= policy.policy != LRU;
+    if (planned_ % (1 << sweep_log2_) == 0) sweep(policy);
+    while (bypassed_.size() < static_cast<size_t>(parts.parts()))
+        bypassed_.push_back(std::make_unique<MissedRows>(geometry_));
+    std::vector<PlanPass> passes;
+    passes.reserve(parts.parts());
+    for (int part = 0; part < parts.parts(); ++part)
+        passes.push_back({directory_, counters_, *bypassed_[part], bypassed_by_, policy, planned_,
+                          retired, sweep_log2_, beat_shift, window_beats_, before,
+                          results.slots.data(), {}, {}, {}});
+    workers_.run(parts.parts(), [&](int part) {
+        PlanPass &pass = passes[part];
+        pass.bypassed.begin();
+        for (const Stream &stream : parts.streams(part)) passes_.plan(pass, stream);
+        for (const Listed &fill : pass.listed)
+            if (fill.slot != NO_SLOT)
+                directory_.flags.data()[fill.slot] &= static_cast<uint8_t>(~FILLED);
+    });
+    merge(passes, results, outcome);
+}
+
+void Planner::merge(std::vector<PlanPass> &passes, PlanResults &results, Outcome &outcome) {
+    std::vector<const std::vector<Listed> *> listed;
+    std::vector<const std::vector<Victim> *> victims;
+    std::vector<std::vector<uint32_t>> words(passes.size());  // of bypassed rows, by part
+    uint64_t hits = 0, resident = 0, rows = 0, bypasses = 0, unkept = 0;
+    int64_t wait_for = -1;
+    for (PlanPass &pass : passes) {
+        listed.push_back(&pass.listed);
+        victims.push_back(&pass.victims);
+        hits += pass.hits;
+        resident += pass.resident_rows;
+        rows += pass.bypassed.rows();
+        unkept += pass.bypassed.unkept;
+        wait_for = std::max(wait_for, pass.wait_for);
+    }
+    results.fills.clear();
+    results.fill_slots.clear();
+    results.victims.clear();
+    results.victim_slots.clear();
+    in_order(listed, [&](size_t part, const Listed &fill) {
+        uint32_t slot = fill.slot;
+        if (slot == NO_SLOT) {
+            slot = static_cast<uint32_t>(directory_.slots + bypasses++);
+            words[part].push_back(slot);
+        }
+        results.fill_slots.push_back(slot);
+        results.fills.push_back(directory_.keys.row_of(fill.hash));
+    });
+    in_order(victims, [&](size_t, const Victim &victim) {
+        results.victim_slots.push_back(victim.slot);
+        results.victims.push_back(directory_.keys.row_of(victim.hash));
+    });
+    for (size_t part = 0; part < passes.size(); ++part)
+        for (const BypassedLookup &lookup : passes[part].bypasses)
+            results.slots[lookup.position] = words[part][lookup.index];
+    // The bypass table already has the stamp of this batch.
+    if (bypasses > rows && planned_ - 1 > passes[0].retired) wait_for = planned_ - 1;
+
+    outcome.hits = static_cast<uint32_t>(hits);
+    outcome.misses = static_cast<uint32_t>(outcome.lookups - hits);
+    outcome.entries = static_cast<uint32_t>(results.fills.size());
+    outcome.evictions = static_cast<uint32_t>(results.victims.size());
+    outcome.unique = static_cast<uint32_t>(resident + results.fills.size());
+    outcome.bypasses = static_cast<uint32_t>(bypasses);
+    outcome.refused = static_cast<uint32_t>(unkept);
+    outcome.wait_for = static_cast<uint32_t>(wait_for);
+}
+
+Installed Planner::install(uint64_t hash, Partition partition, const PolicyState &policy) {
+    directory_.numbered |= policy.policy != LRU;
+    const uint8_t number = policy.filled(policy.counts() ? counters_.count_of(hash) : 0);
+    return passes_.install(directory_, hash, partition, number, static_cast<uint16_t>(planned_),
+                           static_cast<uint16_t>(retired()));
+}
+
+}  // namespace hotrow::engine
