@@ -1,7 +1,7 @@
 // The sets of the directory: tags and the planner's stamps of each slot.
 //
 // A set is one block of memory: the tags, then the two stamps of each way. With 8 ways and tags of
-// at most 31 bits it is one cache line. Numbers and dirty bits are apart, as few lookups need them.
+// at most 29 bits it is one cache line. Numbers are apart, as LRU needs none.
 //
 // Stamps are the low 16 bits of batch numbers. A sweep every `sweep_batches` makes older stamps
 // `oldest_stamp` old, so that stamps of at most 16 bits keep their order.
@@ -21,13 +21,12 @@ constexpr uint32_t NO_SLOT = 0xFFFF'FFFF;
 
 template <class Tag, int WAYS>
 struct SetBlock {
-    Tag tags[WAYS];  // tag + 1; 0 is a free way
+    // Tag + 1, and in the two highest bits whether the slot is dirty, and whether the batch that is
+    // planned filled it; 0 is a free way.
+    Tag tags[WAYS];
     uint16_t needed[WAYS];  // last batch that needs the slot
     uint16_t used[WAYS];    // last batch that was planned with the slot
 };
-
-// Flags of a slot.
-constexpr uint8_t DIRTY = 1, FILLED = 2;  // FILLED: by the batch that is planned
 
 // The partition of the directory that a table uses.
 struct Partition {
@@ -39,13 +38,13 @@ struct Directory {
     int ways;
     bool wide;  // tags of 64 bits
     size_t slots, block_bytes;
-    AlignedMemory blocks, numbers, flags;
+    AlignedMemory blocks, numbers;
     bool numbered = false;  // a slot may have another number than 0
 
     explicit Directory(const Geometry &g)
-        : keys(g), ways(g.directory_ways), wide(keys.tag_width() > 31), slots(g.slots()),
+        : keys(g), ways(g.directory_ways), wide(keys.tag_width() > 29), slots(g.slots()),
           block_bytes(ways * ((wide ? 8 : 4) + 4)),
-          blocks(slots / ways * block_bytes), numbers(slots), flags(slots) {
+          blocks(slots / ways * block_bytes), numbers(slots) {
         clear();
     }
 
@@ -56,7 +55,6 @@ struct Directory {
             std::memset(blocks.data() + set * block_bytes + tags, 0xFF, block_bytes - tags);
         }
         std::memset(numbers.data(), 0, slots);
-        std::memset(flags.data(), 0, slots);
         numbered = false;
     }
 };

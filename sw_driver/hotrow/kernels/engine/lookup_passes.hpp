@@ -63,6 +63,7 @@ struct PlanPass {
     const Counters &counters;
     MissedRows &bypassed;
     std::vector<int64_t> &bypassed_by;  // last batch that bypassed a row of an entry
+    int64_t newest_bypass;              // of all entries, before this batch
     PolicyState policy;
     int64_t planned, retired;
     int sweep_log2, beat_shift;
@@ -112,6 +113,7 @@ struct Passes {
     // Hold the slots of the rows; returns the hits.
     uint64_t (*mark)(const Directory &, const Stream &, uint16_t batch, uint16_t newest_stamp);
     void (*plan)(PlanPass &, const Stream &);
+    void (*settle)(PlanPass &);  // after the last lookup of the batch
     Installed (*install)(Directory &, uint64_t hash, Partition, uint8_t number, uint16_t planned,
                          uint16_t retired);
     uint32_t (*remove)(Directory &, uint64_t hash, Partition);

@@ -18,6 +18,8 @@ template <class Tag, int WAYS, int CHOICES>
 struct Sets {
     using Block = SetBlock<Tag, WAYS>;
     static constexpr bool LINE = sizeof(Block) == 64;
+    static constexpr Tag DIRTY = Tag{1} << (8 * sizeof(Tag) - 1), FILLED = DIRTY >> 1;
+    static constexpr Tag TAG = static_cast<Tag>(~(DIRTY | FILLED));
 
     struct Chunk {
         uint32_t count;
@@ -73,13 +75,17 @@ struct Sets {
                 }
             }
         }
-        for (int choice = 0; choice < CHOICES; ++choice)
-            for (uint32_t i = 0; i < count; ++i) fetch(d, chunk.sets[choice][i]);
+    }
+
+    // Fetch the sets of one lookup, a chunk ahead of its turn.
+    HOTROW_TARGET static void fetch(const Directory &d, const Chunk &chunk, uint32_t i) {
+        for (int choice = 0; choice < CHOICES; ++choice) fetch(d, chunk.sets[choice][i]);
     }
 
     HOTROW_TARGET static void load(const Directory &d, const Stream &stream, uint32_t from,
                                    Chunk &chunk) {
-        const uint32_t count = stream.count - from < CHUNK ? stream.count - from : CHUNK;
+        const uint32_t left = from < stream.count ? stream.count - from : 0;
+        const uint32_t count = left < CHUNK ? left : CHUNK;
         chunk.count = count;
         if (stream.positions) {
             for (uint32_t i = 0; i < count; ++i) {
@@ -91,6 +97,11 @@ struct Sets {
             std::memcpy(chunk.hashes, stream.hashes + stream.first + from, count * sizeof(uint64_t));
         }
         locate(d, stream, chunk);
+    }
+
+    HOTROW_TARGET static void begin(const Directory &d, const Stream &stream, Chunk &chunk) {
+        load(d, stream, 0, chunk);
+        for (uint32_t i = 0; i < chunk.count; ++i) fetch(d, chunk, i);
     }
 
     // A chunk of one row.
@@ -106,27 +117,29 @@ struct Sets {
         if constexpr (sizeof(Tag) == 4 && WAYS % 8 == 0) {
             uint32_t found = 0;
             const __m256i all = _mm256_set1_epi32(static_cast<int>(wanted));
+            const __m256i tag = _mm256_set1_epi32(static_cast<int>(TAG));
             for (int way = 0; way < WAYS; way += 8) {
                 const __m256i here =
                     _mm256_loadu_si256(reinterpret_cast<const __m256i *>(tags + way));
                 found |= static_cast<uint32_t>(_mm256_movemask_ps(
-                             _mm256_castsi256_ps(_mm256_cmpeq_epi32(here, all)))) << way;
+                             _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(here, tag), all)))) << way;
             }
             return found;
         } else if constexpr (sizeof(Tag) == 8 && WAYS % 4 == 0) {
             uint32_t found = 0;
             const __m256i all = _mm256_set1_epi64x(static_cast<long long>(wanted));
+            const __m256i tag = _mm256_set1_epi64x(static_cast<long long>(TAG));
             for (int way = 0; way < WAYS; way += 4) {
                 const __m256i here =
                     _mm256_loadu_si256(reinterpret_cast<const __m256i *>(tags + way));
                 found |= static_cast<uint32_t>(_mm256_movemask_pd(
-                             _mm256_castsi256_pd(_mm256_cmpeq_epi64(here, all)))) << way;
+                             _mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_and_si256(here, tag), all)))) << way;
             }
             return found;
         }
 #endif
         uint32_t found = 0;
-        for (int way = 0; way < WAYS; ++way) found |= uint32_t{tags[way] == wanted} << way;
+        for (int way = 0; way < WAYS; ++way) found |= uint32_t{(tags[way] & TAG) == wanted} << way;
         return found;
     }
 
@@ -155,11 +168,12 @@ struct Sets {
     HOTROW_TARGET static uint64_t find(const Directory &d, const Stream &stream, uint32_t *slots) {
         Chunk chunks[2];
         uint64_t hits = 0;
-        load(d, stream, 0, chunks[0]);
+        begin(d, stream, chunks[0]);
         for (uint32_t from = 0, turn = 0; from < stream.count; from += CHUNK, turn ^= 1) {
-            if (from + CHUNK < stream.count) load(d, stream, from + CHUNK, chunks[turn ^ 1]);
-            const Chunk &chunk = chunks[turn];
+            const Chunk &chunk = chunks[turn], &next = chunks[turn ^ 1];
+            load(d, stream, from + CHUNK, chunks[turn ^ 1]);
             for (uint32_t i = 0; i < chunk.count; ++i) {
+                if (i < next.count) fetch(d, next, i);
                 const Found found = match_all(d, chunk, i);
                 uint32_t slot = NO_SLOT;
                 if (any(found)) {
@@ -178,11 +192,12 @@ struct Sets {
         Chunk chunks[2];
         uint64_t hits = 0;
         const uint16_t age = static_cast<uint16_t>(newest_stamp - batch);
-        load(d, stream, 0, chunks[0]);
+        begin(d, stream, chunks[0]);
         for (uint32_t from = 0, turn = 0; from < stream.count; from += CHUNK, turn ^= 1) {
-            if (from + CHUNK < stream.count) load(d, stream, from + CHUNK, chunks[turn ^ 1]);
-            const Chunk &chunk = chunks[turn];
+            const Chunk &chunk = chunks[turn], &next = chunks[turn ^ 1];
+            load(d, stream, from + CHUNK, chunks[turn ^ 1]);
             for (uint32_t i = 0; i < chunk.count; ++i) {
+                if (i < next.count) fetch(d, next, i);
                 const Found found = match_all(d, chunk, i);
                 if (!any(found)) continue;
                 const int choice = choice_of(found);
@@ -284,7 +299,7 @@ struct Sets {
         const uint64_t hash = chunk.hashes[i];
         const uint32_t position = chunk.positions[i];
         if (!pass.bypassed.empty() && pass.bypassed.has(hash)) return pass.bypass(position, hash);
-        pass.wait(hash);
+        if (pass.newest_bypass > pass.retired || !pass.bypassed.empty()) pass.wait(hash);
         int choice, way;
         const uint8_t number = pass.policy.filled(pass.count_of(position, hash));
         if (!free_way(d, chunk, i, choice, way)) {
@@ -292,29 +307,30 @@ struct Sets {
             const uint32_t set = chunk.sets[choice][i], slot = slot_of(set, way);
             if (pass.policy.admit && d.numbers.data()[slot] > number)
                 return pass.bypass(position, hash);
-            if (d.flags.data()[slot] & DIRTY)
+            const Tag left = block(d, set).tags[way];
+            if (left & DIRTY)
                 pass.victims.push_back(
-                    {position, slot, d.keys.hash_of(uint64_t{block(d, set).tags[way]} - 1, set)});
+                    {position, slot, d.keys.hash_of(uint64_t{left & TAG} - 1, set)});
         }
         const uint32_t set = chunk.sets[choice][i], slot = slot_of(set, way);
         Block &here = block(d, set);
-        here.tags[way] = chunk.tags[choice][i];
+        here.tags[way] = chunk.tags[choice][i] | FILLED | (pass.policy.writes ? DIRTY : 0);
         here.needed[way] = here.used[way] = static_cast<uint16_t>(pass.planned);
         if (d.numbered) d.numbers.data()[slot] = number;
-        d.flags.data()[slot] = static_cast<uint8_t>(FILLED | pass.policy.writes * DIRTY);
         pass.slots[position] = slot;
         pass.listed.push_back({position, slot, hash});
     }
 
     template <bool NUMBERED>
-    HOTROW_TARGET static void plan_chunk(PlanPass &pass, const Chunk &chunk) {
+    HOTROW_TARGET static void plan_chunk(PlanPass &pass, const Chunk &chunk,
+                                         const Chunk &next) {
         Directory &d = pass.directory;
         const uint16_t planned = static_cast<uint16_t>(pass.planned);
         const uint16_t newest = pass.newest_stamp(), age = static_cast<uint16_t>(newest - planned);
-        const uint8_t dirty = pass.policy.writes * DIRTY;
-        uint8_t *const flags = d.flags.data();
+        const Tag dirty = pass.policy.writes ? DIRTY : 0;
         uint64_t hits = 0, fresh = 0;
         for (uint32_t i = 0; i < chunk.count; ++i) {
+            if (i < next.count) fetch(d, next, i);
             const Found found = match_all(d, chunk, i);
             if (__builtin_expect(!any(found), 0)) {
                 allocate(pass, chunk, i);
@@ -334,11 +350,9 @@ struct Sets {
             }
             fresh += first;
             ++hits;
-            const uint8_t flag = flags[slot];
-            if (__builtin_expect(flag & FILLED, 0)) {
-                if (pass.joins_fill(chunk.positions[i], slot)) --hits;
-            }
-            flags[slot] = flag | dirty;
+            const Tag tag = here.tags[way];
+            if (tag & FILLED) hits -= pass.joins_fill(chunk.positions[i], slot);
+            here.tags[way] = tag | dirty;
             pass.slots[chunk.positions[i]] = slot;
         }
         pass.hits += hits;
@@ -348,14 +362,23 @@ struct Sets {
     HOTROW_TARGET static void plan(PlanPass &pass, const Stream &stream) {
         Directory &d = pass.directory;
         Chunk chunks[2];
-        load(d, stream, 0, chunks[0]);
+        begin(d, stream, chunks[0]);
         for (uint32_t from = 0, turn = 0; from < stream.count; from += CHUNK, turn ^= 1) {
-            if (from + CHUNK < stream.count) load(d, stream, from + CHUNK, chunks[turn ^ 1]);
-            const Chunk &chunk = chunks[turn];
+            const Chunk &chunk = chunks[turn], &next = chunks[turn ^ 1];
+            load(d, stream, from + CHUNK, chunks[turn ^ 1]);
             if (pass.policy.counts() && !pass.before)
                 for (uint32_t i = 0; i < chunk.count; ++i) pass.counters.prefetch(chunk.hashes[i]);
-            if (d.numbered) plan_chunk<true>(pass, chunk);
-            else plan_chunk<false>(pass, chunk);
+            if (d.numbered) plan_chunk<true>(pass, chunk, next);
+            else plan_chunk<false>(pass, chunk, next);
+        }
+    }
+
+    // The batch ends: its fills are slots as all others.
+    HOTROW_TARGET static void settle(PlanPass &pass) {
+        for (const Listed &fill : pass.listed) {
+            if (fill.slot == NO_SLOT) continue;
+            Tag &tag = block(pass.directory, fill.slot / WAYS).tags[fill.slot % WAYS];
+            tag = tag & static_cast<Tag>(~FILLED);
         }
     }
 
@@ -374,7 +397,6 @@ struct Sets {
         here.needed[way] = retired;  // no batch needs the slot
         const uint32_t slot = slot_of(chunk.sets[choice][0], way);
         d.numbers.data()[slot] = number;
-        d.flags.data()[slot] = 0;
         return {slot, false};
     }
 
@@ -385,9 +407,7 @@ struct Sets {
         if (!any(found)) return NO_SLOT;
         const int choice = choice_of(found), way = first_of(found.ways[choice]);
         block(d, chunk.sets[choice][0]).tags[way] = 0;
-        const uint32_t slot = slot_of(chunk.sets[choice][0], way);
-        d.flags.data()[slot] = 0;
-        return slot;
+        return slot_of(chunk.sets[choice][0], way);
     }
 
     HOTROW_TARGET static void sweep(Directory &d, size_t first_set, size_t last_set,
@@ -451,7 +471,7 @@ template <class Tag, int WAYS, int CHOICES>
 const Passes &passes() {
     using S = Sets<Tag, WAYS, CHOICES>;
     static constexpr Passes found{hash_pattern, hash_run, S::find,   S::mark,
-                                  S::plan,      S::install, S::remove, S::sweep};
+                                  S::plan,      S::settle, S::install, S::remove, S::sweep};
     return found;
 }
 

@@ -35,7 +35,7 @@ bool Planner::retire(uint32_t number) {
 
 void Planner::clear() {
     const std::lock_guard<std::mutex> guard(lock_);
-    planned_ = retired_ = -1;
+    planned_ = retired_ = newest_bypass_ = -1;
     std::fill(bypassed_by_.begin(), bypassed_by_.end(), -1);
 }
 
@@ -103,16 +103,15 @@ void Planner::plan(const Command &command, const LookupParts &parts, int beat_sh
     std::vector<PlanPass> passes;
     passes.reserve(parts.parts());
     for (int part = 0; part < parts.parts(); ++part)
-        passes.push_back({directory_, counters_, *bypassed_[part], bypassed_by_, policy, planned_,
+        passes.push_back({directory_, counters_, *bypassed_[part], bypassed_by_, newest_bypass_,
+                          policy, planned_,
                           retired, sweep_log2_, beat_shift, window_beats_, before,
                           results.slots.data(), {}, {}, {}});
     workers_.run(parts.parts(), [&](int part) {
         PlanPass &pass = passes[part];
         pass.bypassed.begin();
         for (const Stream &stream : parts.streams(part)) passes_.plan(pass, stream);
-        for (const Listed &fill : pass.listed)
-            if (fill.slot != NO_SLOT)
-                directory_.flags.data()[fill.slot] &= static_cast<uint8_t>(~FILLED);
+        passes_.settle(pass);
     });
     merge(passes, results, outcome);
 }
@@ -152,6 +151,7 @@ void Planner::merge(std::vector<PlanPass> &passes, PlanResults &results, Outcome
     for (size_t part = 0; part < passes.size(); ++part)
         for (const BypassedLookup &lookup : passes[part].bypasses)
             results.slots[lookup.position] = words[part][lookup.index];
+    if (bypasses) newest_bypass_ = planned_;
     // The bypass table already has the stamp of this batch.
     if (bypasses > rows && planned_ - 1 > passes[0].retired) wait_for = planned_ - 1;
 

@@ -64,6 +64,7 @@ private:
     mutable std::mutex lock_;
     int64_t planned_ = -1, retired_ = -1;
     std::vector<int64_t> bypassed_by_;
+    int64_t newest_bypass_ = -1;
     std::vector<std::unique_ptr<MissedRows>> bypassed_;  // by part
     const Geometry &geometry_;
 };
