@@ -15,7 +15,8 @@ from tests.engine.lookup_card import LookupCard
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 
-BASE, HOLE, PIECE = 1 << 16, 1 << 20, 1 << 19  # of the memory: two pieces and a gap
+BASE, HOLE, PIECE = 1 << 16, 1 << 22, 1 << 21  # of the memory: pieces and gaps
+PART = 1 << 13  # lookups that pay for a thread
 RESULTS = {
     Opcode.HARVEST: {"destination": 16}, Opcode.INSTALL: {"slots": 4}, Opcode.REMOVE: {"slots": 4},
     Opcode.SPLIT: {"slots": 4, "popular": 4, "nonpopular": 4, "misses": 8},
@@ -32,7 +33,7 @@ GEOMETRIES = {
     "u55c, one choice": replace(preset("alveo-u55c"), directory_sets=64, directory_choices=1,
                                 directory_partitions=2, stamp_bits=4, counter_bits=4, **SMALL),
     "u55c, 16 ways": replace(preset("alveo-u55c"), directory_sets=256, directory_ways=16,
-                             stamp_bits=16, directory_partitions=1, counter_sets=1 << 20,
+                             stamp_bits=16, directory_partitions=1, counter_sets=1 << 14,
                              batch_samples=1 << 10),
 }
 
@@ -65,7 +66,7 @@ class Pair:
         for number in range(min(config.tables, 12)):
             log2 = int(self.random.integers(0, partitions + 1))
             part = int(self.random.integers(0, 1 << log2))
-            last_row = int(self.random.choice([0, 50, 400, 5000]))
+            last_row = int(self.random.choice([0, 50, 400, 5000] if longest < PART else [1 << 16]))
             self.tables[number] = Table(last_row, 0, 16, 16, parts_log2=log2, part=part)
             self.card.table(number, last_row, log2, part)
         self.batch, self.retired, self.marked = 0, -1, -1
@@ -125,7 +126,7 @@ class Pair:
             count = max(1, int(lengths.sum()) + (random.random() < 0.03))
         else:
             count = bags
-        rows = random.choice([3, 40, 400, 5000])
+        rows = random.choice([3, 40, 400, 5000] if self.longest < PART else [400, 1 << 16])
         ids = np.minimum(random.zipf(1.3, count) - 1, rows) if random.random() < 0.5 else (
             random.integers(0, rows, count))
         if random.random() < 0.7:  # the others have ids that are out of range
@@ -196,5 +197,20 @@ class Pair:
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_a_random_session(name, seed):
     pair = Pair(GEOMETRIES[name], seed)
-    for _ in range(120):
+    for _ in range(100):
+        pair.step()
+
+
+@pytest.mark.parametrize(("name", "threads"), [
+    ("tiny", 2), ("ecp5", 3), ("u55c", 7), ("u55c, narrow tags", 2), ("u55c, one choice", 7)])
+def test_threads_change_nothing(name, threads):
+    pair = Pair(GEOMETRIES[name], threads, threads, longest=8 * PART)
+    for _ in range(8):
+        pair.step()
+
+
+def test_both_instruction_sets(monkeypatch):
+    monkeypatch.setenv("HOTROW_ISA", "portable")
+    pair = Pair(GEOMETRIES["u55c, narrow tags"], 0)
+    for _ in range(100):
         pair.step()

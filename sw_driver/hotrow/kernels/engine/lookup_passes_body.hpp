@@ -29,9 +29,13 @@ struct Sets {
         Tag tags[CHOICES][CHUNK];
     };
 
-    // The ways of a row in its sets; a set of bits for each choice.
+    // The ways of a row in its sets, bits by choice; without a second choice those are 0.
     struct Found {
-        uint32_t ways[CHOICES];
+        uint32_t first, second;
+
+        HOTROW_TARGET bool any() const { return first | second; }
+        HOTROW_TARGET int choice() const { return CHOICES == 2 && !first; }
+        HOTROW_TARGET int way() const { return __builtin_ctz(first ? first : second); }
     };
 
     HOTROW_TARGET static Block &block(const Directory &d, uint32_t set) {
@@ -144,19 +148,10 @@ struct Sets {
     }
 
     HOTROW_TARGET static Found match_all(const Directory &d, const Chunk &chunk, uint32_t i) {
-        Found found;
-        for (int choice = 0; choice < CHOICES; ++choice)
-            found.ways[choice] =
-                match(block(d, chunk.sets[choice][i]).tags, chunk.tags[choice][i]);
+        Found found{match(block(d, chunk.sets[0][i]).tags, chunk.tags[0][i]), 0};
+        if constexpr (CHOICES == 2)
+            found.second = match(block(d, chunk.sets[1][i]).tags, chunk.tags[1][i]);
         return found;
-    }
-
-    HOTROW_TARGET static uint32_t any(const Found &found) {
-        return found.ways[0] | found.ways[CHOICES - 1];
-    }
-
-    HOTROW_TARGET static int choice_of(const Found &found) {
-        return CHOICES == 2 && !found.ways[0];
     }
 
     HOTROW_TARGET static uint32_t slot_of(uint32_t set, int way) {
@@ -176,9 +171,9 @@ struct Sets {
                 if (i < next.count) fetch(d, next, i);
                 const Found found = match_all(d, chunk, i);
                 uint32_t slot = NO_SLOT;
-                if (any(found)) {
-                    const int choice = choice_of(found);
-                    slot = slot_of(chunk.sets[choice][i], first_of(found.ways[choice]));
+                if (found.any()) {
+                    const int choice = found.choice();
+                    slot = slot_of(chunk.sets[choice][i], found.way());
                     ++hits;
                 }
                 slots[chunk.positions[i]] = slot;
@@ -199,10 +194,10 @@ struct Sets {
             for (uint32_t i = 0; i < chunk.count; ++i) {
                 if (i < next.count) fetch(d, next, i);
                 const Found found = match_all(d, chunk, i);
-                if (!any(found)) continue;
-                const int choice = choice_of(found);
+                if (!found.any()) continue;
+                const int choice = found.choice();
                 uint16_t *needed = block(d, chunk.sets[choice][i]).needed +
-                                   first_of(found.ways[choice]);
+                                   found.way();
                 // Threads that mark the same batch store the same stamp.
                 const uint16_t held =
                     static_cast<uint16_t>(newest_stamp - __atomic_load_n(needed, __ATOMIC_RELAXED));
@@ -332,11 +327,11 @@ struct Sets {
         for (uint32_t i = 0; i < chunk.count; ++i) {
             if (i < next.count) fetch(d, next, i);
             const Found found = match_all(d, chunk, i);
-            if (__builtin_expect(!any(found), 0)) {
+            if (__builtin_expect(!found.any(), 0)) {
                 allocate(pass, chunk, i);
                 continue;
             }
-            const int choice = choice_of(found), way = first_of(found.ways[choice]);
+            const int choice = found.choice(), way = found.way();
             const uint32_t set = chunk.sets[choice][i], slot = slot_of(set, way);
             Block &here = block(d, set);
             const bool first = here.used[way] != planned;
@@ -387,9 +382,9 @@ struct Sets {
         Chunk chunk;
         load_one(d, hash, part, chunk);
         const Found found = match_all(d, chunk, 0);
-        int choice = choice_of(found), way;
-        if (any(found))
-            return {slot_of(chunk.sets[choice][0], first_of(found.ways[choice])), true};
+        int choice = found.choice(), way;
+        if (found.any())
+            return {slot_of(chunk.sets[choice][0], found.way()), true};
         if (!free_way(d, chunk, 0, choice, way)) return {NO_SLOT, false};
         Block &here = block(d, chunk.sets[choice][0]);
         here.tags[way] = chunk.tags[choice][0];
@@ -404,8 +399,8 @@ struct Sets {
         Chunk chunk;
         load_one(d, hash, part, chunk);
         const Found found = match_all(d, chunk, 0);
-        if (!any(found)) return NO_SLOT;
-        const int choice = choice_of(found), way = first_of(found.ways[choice]);
+        if (!found.any()) return NO_SLOT;
+        const int choice = found.choice(), way = found.way();
         block(d, chunk.sets[choice][0]).tags[way] = 0;
         return slot_of(chunk.sets[choice][0], way);
     }
