@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from hotrow.command.cli import main
+from hotrow.kernels.compiler import find_compiler
 
 SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "1000", "--batch", "64",
          "--lookups", "2000"]
@@ -32,6 +33,21 @@ def log(tmp_path):
     rows = (f"{i % 7 == 0:d}\t{i % 5}\t{i % 31}\t{i // 3}" for i in range(200))
     path.write_text("\n".join(("click\tuser\titem\tvisit", *rows)) + "\n")
     return path
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+@pytest.mark.parametrize("name", ["observe", "split"])
+def test_the_machines_cores_claim_no_cycles(bench, name):
+    model = bench(name, *SMALL, *MODEL, "--json")[1]
+    code, result, _ = bench(name, *SMALL, "--transport", "cpu", "--threads", 2, "--json")
+    assert code == 0 and result["threads"] == 2
+    for figure in ("lookups", "batches", "hits", "bytes_written"):
+        assert result[figure] == model[figure], figure
+    assert result["lookups_per_s"] == pytest.approx(result["lookups"] / result["seconds"])
+    assert result["lookups_per_s_core"] == pytest.approx(result["lookups_per_s"] / 2)
+    assert not [figure for figure in result if "cycle" in figure or "fraction" in figure]
+    code, _, err = bench(name, *SMALL, "--transport", "cpu")
+    assert code == 0 and "time of this machine's cores" in err
 
 
 @pytest.mark.slow

@@ -123,6 +123,26 @@ def test_figures_add_up(bench, policy):
     assert result["ratio"].keys() == result["cpu_lookups_per_s"].keys() >= {"numpy", "torch"}
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_machines_cores_claim_no_cycles(bench, threads):
+    if find_compiler() is None:
+        pytest.skip("no C++ compiler")
+    model = bench(*SMALL, *MODEL, "--json")[1]
+    code, result, _ = bench(*SMALL, "--transport", "cpu", "--threads", threads, "--json")
+    assert code == 0 and result["agrees"] and result["threads"] == threads
+    for figure in ("lookups", "unique", "hits", "fills", "evictions", "bypasses", "waits",
+                   "lookup_hits", "bytes_written"):
+        assert result[figure] == model[figure], figure
+    assert result["lookups_per_s"] == pytest.approx(result["lookups"] / result["seconds"])
+    assert result["lookups_per_s_core"] == pytest.approx(result["lookups_per_s"] / threads)
+    seconds = sum(result["lookups"] / 2 / result[f"{kind}_lookups_per_s"]
+                  for kind in ("mark", "plan"))
+    assert seconds == pytest.approx(result["seconds"])
+    assert result["over_cpp"] == result["ratio"]["c++"] == pytest.approx(
+        result["lookups_per_s"] / result["cpu_lookups_per_s"]["c++"])
+    assert not [name for name in result if "cycle" in name or "projected" in name]
+
+
 def test_enough_slots_bypass_nothing(bench):
     code, result, _ = bench(*SMALL, *MODEL, "--slots", 4096, "--window", "1,0", "--json")
     assert code == 0 and result["slots"] == 4096

@@ -11,6 +11,7 @@ from hotrow_sim.golden.records import COMMAND_RECORD, ROW_RECORD, encode
 from hotrow_sim.golden.region_check import Table
 from hotrow_sim.model.lookup_engine import LookupEngine
 from hotrow_sim.model.memory import Memory
+
 from tests.engine.lookup_card import LookupCard
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")

@@ -34,14 +34,17 @@ def bench(subparsers):
         each.set_defaults(run=run, measure=measure or _module(name))
         return each
 
-    add("observe", "count every lookup of a trace", measure=_observe)
+    each = add("observe", "count every lookup of a trace", measure=_observe)
+    shared.add_engine_threads(each)
 
     each = add("split", "slots of the lookups, and popular samples apart from the others",
                measure=_split)
     shared.add_hot_rows(each)
+    shared.add_engine_threads(each)
 
     each = add("plan", "slots for the rows of coming batches, compared with the CPU")
     shared.add_planner(each)
+    shared.add_engine_threads(each)
 
     each = add("overlap", "split batches while the missed rows of the previous batch are gathered",
                OVERLAP_LOOKUPS)
@@ -128,8 +131,9 @@ def _label(options):
     """What the figures are, in words."""
     if "remark" in options:
         return options.remark
-    return ("cycles of the Verilated hardware" if options.transport == "sim" else
-            "cycles by formula, not of the hardware")
+    return {"sim": "cycles of the Verilated hardware",
+            "cpu": "time of this machine's cores"}.get(
+        options.transport, "cycles by formula, not of the hardware")
 
 
 def _observe(options, trace, steps):
@@ -139,7 +143,8 @@ def _observe(options, trace, steps):
         steps.begin("loading")
         workload = lookups.load_some(trace, options.batch, options.lookups)
         workload.register(device)
-        return lookups.observe(device, workload, steps.begin("OBSERVE", len(workload.batches)))
+        return lookups.observe(device, workload, steps.begin("OBSERVE", len(workload.batches)),
+                               shared.engine_threads(options))
 
 
 def _split(options, trace, steps):
@@ -151,7 +156,8 @@ def _split(options, trace, steps):
         workload.register(device)
         steps.begin("learning hot rows")
         hot = lookups.learn(device, workload, options.hot_rows)
-        return lookups.split(device, workload, hot, steps.begin("SPLIT", len(workload.batches)))
+        return lookups.split(device, workload, hot, steps.begin("SPLIT", len(workload.batches)),
+                             shared.engine_threads(options))
 
 
 def _module(name):

@@ -119,10 +119,11 @@ def load_some(trace: Trace, batch_size, lookups, row_bytes=ROW_BYTES) -> Workloa
     return load(trace, [trace.batch(number, batch_size) for number in range(count)], row_bytes)
 
 
-def observe(device: Device, workload: Workload, advance) -> dict:
-    """Count every batch once; call `advance()` as each completes."""
+def observe(device: Device, workload: Workload, advance, threads=None) -> dict:
+    """Count every batch once; call `advance()` as each completes. `threads`: of a card that is this
+    machine's cores."""
     results = run(device.observe_async, workload.batches, advance)
-    return _figures(device, workload, results, bytes_written=0)
+    return _figures(device, workload, results, 0, threads)
 
 
 def learn(device: Device, workload: Workload, slots=None) -> RowList:
@@ -141,13 +142,13 @@ def learn(device: Device, workload: Workload, slots=None) -> RowList:
     return RowList(hot.table[kept], hot.row[kept])
 
 
-def split(device: Device, workload: Workload, hot: RowList, advance) -> dict:
-    """Split every batch once; `hot` are the rows with slots."""
+def split(device: Device, workload: Workload, hot: RowList, advance, threads=None) -> dict:
+    """Split every batch once; `hot` are the rows with slots. `threads` as for `observe`."""
     results = run(device.split_async, workload.batches, advance)
     misses = sum(len(result.misses) for result in results)
     written = 4 * workload.lookups + 4 * workload.samples + 8 * misses
     popular = sum(result.n_popular for result in results)
-    return _figures(device, workload, results, bytes_written=written) | {
+    return _figures(device, workload, results, written, threads) | {
         "hot_rows": len(hot), "misses_listed": misses,
         "popular_fraction": popular / workload.samples}
 
@@ -172,19 +173,30 @@ def span(results) -> int:
     return results[-1].end - (results[0].end - results[0].cycles)
 
 
-def _figures(device, workload, results, bytes_written):
+def engine_seconds(device: Device, results) -> list[float]:
+    """Seconds that each command took on a card that is this machine's cores."""
+    return [each.cycles / (device.geometry.clock_mhz * 1e6) for each in results]
+
+
+def engine_rate(lookups, seconds, threads) -> dict:
+    """Lookups per second, and per second and thread."""
+    return {"threads": threads, "seconds": seconds, "lookups_per_s": lookups / seconds,
+            "lookups_per_s_core": lookups / seconds / threads}
+
+
+def _figures(device, workload, results, bytes_written, threads):
+    figures = {"batches": len(results), "lookups": workload.lookups,
+               "bytes_written": bytes_written, "hits": sum(result.hits for result in results)}
+    if threads:
+        return engine_rate(
+            workload.lookups, sum(engine_seconds(device, results)), threads) | figures
     geometry, cycles = device.geometry, span(results)
     rate = workload.lookups / cycles
-    read = workload.input_bytes / cycles / geometry.bus_bytes
     return {
         "lanes": geometry.lanes,
         "bus_bytes": geometry.bus_bytes,
-        "batches": len(results),
-        "lookups": workload.lookups,
         "cycles": cycles,
         "lookups_per_cycle": rate,
         "fraction_of_lanes": rate / geometry.lanes,
-        "fraction_of_bus": read,
-        "bytes_written": bytes_written,
-        "hits": sum(result.hits for result in results),
-    }
+        "fraction_of_bus": workload.input_bytes / cycles / geometry.bus_bytes,
+    } | figures

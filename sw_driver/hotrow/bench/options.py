@@ -5,6 +5,7 @@ from ..command import options as shared
 from ..command.options import add_json, names, natural, positive, rate, window
 from ..contract.errors import Error
 from ..traces import open_trace
+from ..transports.cpu import default_threads
 
 # Memories of `sim`, with their default latency in cycles.
 MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20, "litedram": 20}
@@ -45,13 +46,20 @@ def add_device(parser, moves=False):
                 if moves or name not in ROW_MEMORIES}
     shared.add_preset(parser)
     parser.add_argument("--transport", default="sim",
-                        help="sim, or model, whose cycles are formulas")
+                        help="sim; model, whose cycles are formulas; or cpu, this machine's "
+                             "cores, which claims no cycles")
     parser.add_argument("--memory", choices=memories, default="ideal",
                         help="memory at all ports of transport sim"
                         + "; litedram: at its row ports" * moves)
     parser.add_argument("--latency", type=positive,
                         help="cycles of that memory, for DRAM in addition to its own; default "
                         + ", ".join(f"{cycles} ({name})" for name, cycles in memories.items()))
+
+
+def add_engine_threads(parser):
+    """Add the threads of a card that is this machine's cores."""
+    parser.add_argument("--threads", type=positive,
+                        help="of transport cpu; default about half of the cores allowed")
 
 
 def add_moves(parser):
@@ -158,12 +166,21 @@ def trace_of(options):
 
 def device_of(options, config=None, **more):
     """Open the card that the options name, or a variant; `more` goes to its transport."""
+    if options.transport == "cpu":
+        more["threads"] = engine_threads(options)
     if options.transport == "sim":
         more |= memory_of(options) | {"timeout": _TIMEOUT}
     elif options.latency or options.memory != "ideal":
         raise Error(f"--latency and --memory set the simulated memory: transport "
                     f"{options.transport!r} has none")
     return open_device(options.transport, config or options.preset, **more)
+
+
+def engine_threads(options) -> int | None:
+    """Threads of the card in software that the options name; None if they name another card."""
+    if options.transport != "cpu":
+        return None
+    return getattr(options, "threads", None) or default_threads()
 
 
 def sets_of(what, entries, per_set) -> int:

@@ -3,7 +3,8 @@
 Batch b is planned once the batches up to b + FUTURE are marked and those up to b - PAST - 1 are
 retired. Commands are queued back to back: while the card marks a batch the host reads the previous
 plan, retires, and queues the next plan. The CPU runs the same steps; the best of several rounds
-counts. The card's cycles are simulated, and its rate is projected to a clock.
+counts. The card's cycles are simulated, and its rate is projected to a clock. The card in software,
+transport `cpu`, is measured like the other planners of the machine, in the same run.
 """
 
 import sys
@@ -20,7 +21,7 @@ from ..contract.geometry import preset as preset_of
 from ..kernels.compiler import find_compiler
 from . import lookups, plan_native
 from .cpu_work import LARGEST_TOTAL
-from .options import device_of, sets_of
+from .options import device_of, engine_threads, sets_of
 from .plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
 
 ROUNDS = 3
@@ -63,16 +64,33 @@ def plan(options, trace, steps) -> dict:
         seconds[name] = _seconds(make, rows, past, future, steps.begin(name, ROUNDS))
         agreed, baselines[name] = _check_cpu(make, rows, config.slots, past, future, trace.rows)
         agrees &= agreed
-    clock = options.clock_mhz or config.clock_mhz
-    projected = card["lookups_per_cycle"] * clock * 1e6
     rates = {name: card["lookups"] / least for name, least in seconds.items()}
-    filled, left = (options.row_bytes * number for number in (
-        counts["fills"], counts["evictions"] + counts["bypasses"]))
-    busier = max(filled, left) / workload.lookups  # of the two directions of a link
+    if engine_threads(options):
+        compared = _compared(card["lookups_per_s"], rates)
+        compared["over_cpp"] = compared["ratio"].get("c++")
+    else:
+        compared = _projected(options, config, workload, card, counts, rates)
     return card | counts | {
         "batch": batch, "window_rows": window_rows, "room": config.slots / window_rows,
         "bypassed_share": counts["bypasses"] / counts["unique"],
         "agrees": agrees,
+    } | compared | {"baselines": [{"planner": name} | found for name, found in baselines.items()]}
+
+
+def _compared(rate, rates):
+    """The rates of this machine's planners, and how many times theirs the card's is."""
+    return {"cpu_lookups_per_s": rates,
+            "ratio": {name: rate / other for name, other in rates.items()}}
+
+
+def _projected(options, config, workload, card, counts, rates):
+    """Rates of a card with a clock, and of the links to it."""
+    clock = options.clock_mhz or config.clock_mhz
+    projected = card["lookups_per_cycle"] * clock * 1e6
+    filled, left = (options.row_bytes * number for number in (
+        counts["fills"], counts["evictions"] + counts["bypasses"]))
+    busier = max(filled, left) / workload.lookups  # of the two directions of a link
+    return {
         "slot_bits": config.slot_bits,
         "row_bytes": options.row_bytes,
         "link_bytes": filled + left,
@@ -82,10 +100,7 @@ def plan(options, trace, steps) -> dict:
         "link_bytes_per_s_projected": (filled + left) / card["cycles"] * clock * 1e6,
         "link_lookups_per_s_projected": {
             name: carried / busier for name, carried in LINKS.items()} if busier else {},
-        "cpu_lookups_per_s": rates,
-        "ratio": {name: projected / rate for name, rate in rates.items()},
-        "baselines": [{"planner": name} | found for name, found in baselines.items()],
-    }
+    } | _compared(projected, rates)
 
 
 def planner_of(options) -> Preset:
@@ -153,39 +168,55 @@ def _most_rows(rows, window):
 def _card(options, config, workload, first, steps):
     """Figures of the card, and its plans as `Planned`."""
     past, future = options.window
-    with device_of(options, config=config) as device:
-        workload.register(device)
-        advance = steps.begin("PLAN", len(workload.batches))
-        marks, plans = _run(device, workload.batches, options.policy, past, future, advance)
-        geometry = device.geometry
-        served = sum(each.lookups for each in marks + plans)
-        # In order of their ends: a command takes the time since the end of the previous one.
-        ends = sorted((each.end, kind, each.lookups) for kind, results in enumerate((marks, plans))
-                      for each in results)
-        before = min(each.end - each.cycles for each in marks + plans)
-        cycles = ends[-1][0] - before
-        took = [0, 0]
-        for end, kind, _ in ends:
-            took[kind], before = took[kind] + end - before, end
-        rate, lanes = served / cycles, max(1, PLANNER_LANES * geometry.lanes)
-        written = np.dot(RESULT_BYTES, [
-            workload.lookups, sum(len(each.fills) for each in plans),
-            sum(len(each.evictions) for each in plans)])
-        figures = {
-            "policy": options.policy, "past": past, "future": future, "slots": geometry.slots,
-            "lanes": geometry.lanes, "bus_bytes": geometry.bus_bytes, "batches": len(plans),
-            "lookups": served, "cycles": cycles, "lookups_per_cycle": rate,
-            "fraction_of_lanes": rate / lanes,
-            "plan_lookups_per_cycle": sum(each.lookups for each in plans) / took[1],
-            "mark_lookups_per_cycle": sum(each.lookups for each in marks) / took[0],
-            "bytes_written": int(written),
-            "lookup_hits": sum(each.hits for each in plans),
-            "waits": sum(each.wait_for is not None for each in plans),
-        }
+    threads, least = engine_threads(options), None
+    for _ in range(ROUNDS if threads else 1):
+        with device_of(options, config=config) as device:
+            workload.register(device)
+            advance = steps.begin("PLAN", len(workload.batches))
+            marks, plans = _run(device, workload.batches, options.policy, past, future, advance)
+            geometry = device.geometry
+            if threads:
+                took = [lookups.engine_seconds(device, results) for results in (marks, plans)]
+                least = took if least is None else np.minimum(least, took)
+    served = sum(each.lookups for each in marks + plans)
+    written = np.dot(RESULT_BYTES, [
+        workload.lookups, sum(len(each.fills) for each in plans),
+        sum(len(each.evictions) for each in plans)])
+    figures = {
+        "policy": options.policy, "past": past, "future": future, "slots": geometry.slots,
+        "batches": len(plans), "lookups": served, "bytes_written": int(written),
+        "lookup_hits": sum(each.hits for each in plans),
+        "waits": sum(each.wait_for is not None for each in plans),
+    }
+    if threads:
+        figures |= lookups.engine_rate(served, float(np.sum(least)), threads) | {
+            f"{name}_lookups_per_s": sum(each.lookups for each in results) / float(np.sum(took))
+            for name, results, took in zip(("mark", "plan"), (marks, plans), least, strict=True)}
+    else:
+        figures |= _cycles(geometry, marks, plans, served)
     return figures, [Planned(
         each.slots.astype(np.int64),
         first[each.fills.table] + each.fills.row,
         first[each.evictions.table] + each.evictions.row) for each in plans]
+
+
+def _cycles(geometry, marks, plans, served):
+    """Rates in cycles. In order of their ends, a command takes the time since the end of the
+    previous one."""
+    ends = sorted((each.end, kind, each.lookups) for kind, results in enumerate((marks, plans))
+                  for each in results)
+    before = min(each.end - each.cycles for each in marks + plans)
+    cycles = ends[-1][0] - before
+    took = [0, 0]
+    for end, kind, _ in ends:
+        took[kind], before = took[kind] + end - before, end
+    rate, lanes = served / cycles, max(1, PLANNER_LANES * geometry.lanes)
+    return {
+        "lanes": geometry.lanes, "bus_bytes": geometry.bus_bytes, "cycles": cycles,
+        "lookups_per_cycle": rate, "fraction_of_lanes": rate / lanes,
+        "plan_lookups_per_cycle": sum(each.lookups for each in plans) / took[1],
+        "mark_lookups_per_cycle": sum(each.lookups for each in marks) / took[0],
+    }
 
 
 def _run(device, batches, policy, past, future, advance):
