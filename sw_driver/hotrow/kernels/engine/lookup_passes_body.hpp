@@ -14,7 +14,7 @@ namespace hotrow::engine::HOTROW_ISA {
 
 constexpr uint32_t CHUNK = 64;  // lookups that are located, and whose sets are prefetched, at once
 
-template <class Tag, int WAYS, int CHOICES>
+template <class Tag, int WAYS>
 struct Sets {
     using Block = SetBlock<Tag, WAYS>;
     static constexpr bool LINE = sizeof(Block) == 64;
@@ -25,8 +25,8 @@ struct Sets {
         uint32_t count;
         uint32_t positions[CHUNK];
         uint64_t hashes[CHUNK];
-        uint32_t sets[CHOICES][CHUNK];
-        Tag tags[CHOICES][CHUNK];
+        uint32_t sets[2][CHUNK];
+        Tag tags[2][CHUNK];
     };
 
     // The ways of a row in its sets, bits by choice; without a second choice those are 0.
@@ -34,7 +34,7 @@ struct Sets {
         uint32_t first, second;
 
         HOTROW_TARGET bool any() const { return first | second; }
-        HOTROW_TARGET int choice() const { return CHOICES == 2 && !first; }
+        HOTROW_TARGET int choice() const { return !first; }
         HOTROW_TARGET int way() const { return __builtin_ctz(first ? first : second); }
     };
 
@@ -58,7 +58,7 @@ struct Sets {
         if (stream.tables) {
             for (uint32_t i = 0; i < count; ++i) {
                 const Partition part = stream.partition(chunk.positions[i]);
-                for (int choice = 0; choice < CHOICES; ++choice) {
+                for (int choice = 0; choice < d.keys.choices; ++choice) {
                     const uint64_t hashed = k.choice_hash(chunk.hashes[i], choice);
                     chunk.sets[choice][i] =
                         k.set_of(chunk.hashes[i], hashed, choice, part.parts_log2, part.part);
@@ -70,7 +70,7 @@ struct Sets {
                 chunk.sets[0][i] = static_cast<uint32_t>(chunk.hashes[i] & sets);
                 chunk.tags[0][i] = static_cast<Tag>((chunk.hashes[i] >> cut) + 1);
             }
-            if constexpr (CHOICES == 2) {
+            if (d.keys.choices == 2) {
                 for (uint32_t i = 0; i < count; ++i) {
                     const uint64_t hashed = hash1(chunk.hashes[i] >> bank_bits, mask);
                     chunk.sets[1][i] = static_cast<uint32_t>(
@@ -83,7 +83,7 @@ struct Sets {
 
     // Fetch the sets of one lookup, a chunk ahead of its turn.
     HOTROW_TARGET static void fetch(const Directory &d, const Chunk &chunk, uint32_t i) {
-        for (int choice = 0; choice < CHOICES; ++choice) fetch(d, chunk.sets[choice][i]);
+        for (int choice = 0; choice < d.keys.choices; ++choice) fetch(d, chunk.sets[choice][i]);
     }
 
     HOTROW_TARGET static void load(const Directory &d, const Stream &stream, uint32_t from,
@@ -149,7 +149,7 @@ struct Sets {
 
     HOTROW_TARGET static Found match_all(const Directory &d, const Chunk &chunk, uint32_t i) {
         Found found{match(block(d, chunk.sets[0][i]).tags, chunk.tags[0][i]), 0};
-        if constexpr (CHOICES == 2)
+        if (d.keys.choices == 2)
             found.second = match(block(d, chunk.sets[1][i]).tags, chunk.tags[1][i]);
         return found;
     }
@@ -213,7 +213,7 @@ struct Sets {
                                        int &choice, int &way) {
         uint32_t most = match(block(d, chunk.sets[0][i]).tags, Tag{0});
         choice = 0;
-        if constexpr (CHOICES == 2) {
+        if (d.keys.choices == 2) {
             const uint32_t second = match(block(d, chunk.sets[1][i]).tags, Tag{0});
             if (__builtin_popcount(second) > __builtin_popcount(most)) most = second, choice = 1;
         }
@@ -278,7 +278,7 @@ struct Sets {
         uint32_t set = chunk.sets[0][i];
         Spare best = spare(block(d, set), numbers + slot_of(set, 0), base, retired);
         choice = 0;
-        if constexpr (CHOICES == 2) {
+        if (d.keys.choices == 2) {
             set = chunk.sets[1][i];
             const Spare second = spare(block(d, set), numbers + slot_of(set, 0), base, retired);
             if (second.ways > best.ways || (second.ways == best.ways && second.rank < best.rank))
@@ -462,32 +462,26 @@ inline uint64_t hash_run(const void *ids, bool wide, uint32_t count, uint64_t ba
                 : hash_run_of(static_cast<const uint32_t *>(ids), count, base, last, mask, hashes);
 }
 
-template <class Tag, int WAYS, int CHOICES>
+template <class Tag, int WAYS>
 const Passes &passes() {
-    using S = Sets<Tag, WAYS, CHOICES>;
-    static constexpr Passes found{hash_pattern, hash_run, S::find,   S::mark,
-                                  S::plan,      S::settle, S::install, S::remove, S::sweep};
+    using S = Sets<Tag, WAYS>;
+    static constexpr Passes found{hash_pattern, hash_run,  S::find,    S::mark,  S::plan,
+                                  S::settle,    S::install, S::remove, S::sweep};
     return found;
 }
 
-template <class Tag, int WAYS>
-const Passes &passes(int choices) {
-    return choices == 2 ? passes<Tag, WAYS, 2>() : passes<Tag, WAYS, 1>();
-}
-
 template <class Tag>
-const Passes &passes(int ways, int choices) {
+const Passes &passes(int ways) {
     switch (ways) {
-        case 2: return passes<Tag, 2>(choices);
-        case 4: return passes<Tag, 4>(choices);
-        case 8: return passes<Tag, 8>(choices);
-        default: return passes<Tag, 16>(choices);
+        case 2: return passes<Tag, 2>();
+        case 4: return passes<Tag, 4>();
+        case 8: return passes<Tag, 8>();
+        default: return passes<Tag, 16>();
     }
 }
 
 const Passes &passes_of(const Directory &d) {
-    return d.wide ? passes<uint64_t>(d.ways, d.keys.choices)
-                  : passes<uint32_t>(d.ways, d.keys.choices);
+    return d.wide ? passes<uint64_t>(d.ways) : passes<uint32_t>(d.ways);
 }
 
 }  // namespace hotrow::engine::HOTROW_ISA
