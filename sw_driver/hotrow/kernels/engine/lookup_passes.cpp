@@ -28,7 +28,7 @@ void PlanPass::bypass(uint32_t position, uint64_t hash) {
     const bool known = bypassed.has(hash);
     const uint32_t listed_before = bypassed.listed;
     const uint32_t index = bypassed.add(hash, beat(position));
-    if (bypassed.listed != listed_before) listed.push_back({position, NO_SLOT, hash});
+    if (bypassed.listed != listed_before) listed.push_back({position, NO_SLOT, directory.keys.row_of(hash)});
     if (!known) bypassed_by[hash & (bypassed_by.size() - 1)] = planned;
     bypasses.push_back({position, index});
 }

@@ -41,16 +41,10 @@ struct PolicyState {
     static uint8_t saturated(uint32_t count) { return static_cast<uint8_t>(count < 255 ? count : 255); }
 };
 
-// An entry of the list of fills. A bypassed row has no slot; its number counts the bypasses of this
-// pass.
+// An entry of a list of rows; a missed or bypassed row has no slot.
 struct Listed {
     uint32_t position, slot;
-    uint64_t hash;
-};
-
-struct Victim {
-    uint32_t position, slot;
-    uint64_t hash;
+    Row row;
 };
 
 struct BypassedLookup {
@@ -71,8 +65,7 @@ struct PlanPass {
     const uint32_t *before;  // count of each row before its first lookup; null: as they are
     uint32_t *slots;         // by position
 
-    std::vector<Listed> listed;
-    std::vector<Victim> victims;
+    std::vector<Listed> listed, victims;
     std::vector<BypassedLookup> bypasses;
     uint64_t hits = 0, resident_rows = 0;
     int64_t wait_for = -1;

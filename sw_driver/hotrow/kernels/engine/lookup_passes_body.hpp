@@ -305,7 +305,7 @@ struct Sets {
             const Tag left = block(d, set).tags[way];
             if (left & DIRTY)
                 pass.victims.push_back(
-                    {position, slot, d.keys.hash_of(uint64_t{left & TAG} - 1, set)});
+                    {position, slot, d.keys.row_of(d.keys.hash_of(uint64_t{left & TAG} - 1, set))});
         }
         const uint32_t set = chunk.sets[choice][i], slot = slot_of(set, way);
         Block &here = block(d, set);
@@ -313,7 +313,7 @@ struct Sets {
         here.needed[way] = here.used[way] = static_cast<uint16_t>(pass.planned);
         if (d.numbered) d.numbers.data()[slot] = number;
         pass.slots[position] = slot;
-        pass.listed.push_back({position, slot, hash});
+        pass.listed.push_back({position, slot, d.keys.row_of(hash)});
     }
 
     template <bool NUMBERED>

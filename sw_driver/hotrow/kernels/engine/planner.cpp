@@ -100,25 +100,30 @@ void Planner::plan(const Command &command, const LookupParts &parts, int beat_sh
     if (planned_ % (1 << sweep_log2_) == 0) sweep(policy);
     while (bypassed_.size() < static_cast<size_t>(parts.parts()))
         bypassed_.push_back(std::make_unique<MissedRows>(geometry_));
+    lists_.resize(bypassed_.size());
     std::vector<PlanPass> passes;
     passes.reserve(parts.parts());
     for (int part = 0; part < parts.parts(); ++part)
         passes.push_back({directory_, counters_, *bypassed_[part], bypassed_by_, newest_bypass_,
                           policy, planned_,
                           retired, sweep_log2_, beat_shift, window_beats_, before,
-                          results.slots.data(), {}, {}, {}});
+                          results.slots.data(), std::move(lists_[part].listed),
+                          std::move(lists_[part].victims), {}});
     workers_.run(parts.parts(), [&](int part) {
         PlanPass &pass = passes[part];
         pass.bypassed.begin();
+        pass.listed.clear();
+        pass.victims.clear();
         for (const Stream &stream : parts.streams(part)) passes_.plan(pass, stream);
         passes_.settle(pass);
     });
-    merge(passes, results, outcome);
+    merge_results(passes, results, outcome);
+    for (size_t part = 0; part < passes.size(); ++part)  // their memory serves the next batch
+        lists_[part] = {std::move(passes[part].listed), std::move(passes[part].victims)};
 }
 
-void Planner::merge(std::vector<PlanPass> &passes, PlanResults &results, Outcome &outcome) {
-    std::vector<const std::vector<Listed> *> listed;
-    std::vector<const std::vector<Victim> *> victims;
+void Planner::merge_results(std::vector<PlanPass> &passes, PlanResults &results, Outcome &outcome) {
+    Lists listed, victims;
     std::vector<std::vector<uint32_t>> words(passes.size());  // of bypassed rows, by part
     uint64_t hits = 0, resident = 0, rows = 0, bypasses = 0, unkept = 0;
     int64_t wait_for = -1;
@@ -128,26 +133,23 @@ void Planner::merge(std::vector<PlanPass> &passes, PlanResults &results, Outcome
         hits += pass.hits;
         resident += pass.resident_rows;
         rows += pass.bypassed.rows();
+        bypasses += pass.bypassed.listed;
         unkept += pass.bypassed.unkept;
         wait_for = std::max(wait_for, pass.wait_for);
     }
-    results.fills.clear();
-    results.fill_slots.clear();
-    results.victims.clear();
-    results.victim_slots.clear();
-    in_order(listed, [&](size_t part, const Listed &fill) {
-        uint32_t slot = fill.slot;
-        if (slot == NO_SLOT) {
-            slot = static_cast<uint32_t>(directory_.slots + bypasses++);
-            words[part].push_back(slot);
-        }
-        results.fill_slots.push_back(slot);
-        results.fills.push_back(directory_.keys.row_of(fill.hash));
-    });
-    in_order(victims, [&](size_t, const Victim &victim) {
-        results.victim_slots.push_back(victim.slot);
-        results.victims.push_back(directory_.keys.row_of(victim.hash));
-    });
+    merge(workers_, listed, results.fill_slots, results.fills);
+    merge(workers_, victims, results.victim_slots, results.victims);
+    if (bypasses) {  // number them
+        uint32_t next = static_cast<uint32_t>(directory_.slots);
+        size_t at = 0;
+        in_order(listed, [&](size_t part, const Listed &fill) {
+            if (fill.slot == NO_SLOT) {
+                words[part].push_back(next);
+                results.fill_slots[at] = next++;
+            }
+            ++at;
+        });
+    }
     for (size_t part = 0; part < passes.size(); ++part)
         for (const BypassedLookup &lookup : passes[part].bypasses)
             results.slots[lookup.position] = words[part][lookup.index];

@@ -52,7 +52,7 @@ public:
 
 private:
     void sweep(const PolicyState &);
-    void merge(std::vector<PlanPass> &, PlanResults &, Outcome &);
+    void merge_results(std::vector<PlanPass> &, PlanResults &, Outcome &);
 
     Directory &directory_;
     const Counters &counters_;
@@ -65,7 +65,11 @@ private:
     int64_t planned_ = -1, retired_ = -1;
     std::vector<int64_t> bypassed_by_;
     int64_t newest_bypass_ = -1;
+    struct PartLists {
+        std::vector<Listed> listed, victims;
+    };
     std::vector<std::unique_ptr<MissedRows>> bypassed_;  // by part
+    std::vector<PartLists> lists_;
     const Geometry &geometry_;
 };
 

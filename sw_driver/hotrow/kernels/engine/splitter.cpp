@@ -17,7 +17,8 @@ void Splitter::split_part(const BatchReader &reader, const std::vector<Stream> &
             const uint64_t hash = stream.hashes[position];
             const uint32_t listed = part.rows.listed;
             const uint32_t index = part.rows.add(hash, position >> shift);
-            if (part.rows.listed != listed) part.listed.push_back({position, NO_SLOT, hash});
+            if (part.rows.listed != listed) 
+                part.listed.push_back({position, NO_SLOT, directory_.keys.row_of(hash)});
             part.missed.push_back({position, index});
         }
     }
@@ -30,7 +31,7 @@ void Splitter::split(const BatchReader &reader, const LookupParts &lookups, Spli
     workers_.run(static_cast<int>(parts), [&](int part) {
         split_part(reader, lookups.streams(part), results.slots.data(), *parts_[part]);
     });
-    std::vector<const std::vector<Listed> *> listed;
+    Lists listed;
     std::vector<std::vector<uint32_t>> words(parts);
     uint64_t hits = 0;
     for (size_t part = 0; part < parts; ++part) {
@@ -41,7 +42,7 @@ void Splitter::split(const BatchReader &reader, const LookupParts &lookups, Spli
     results.misses.clear();
     in_order(listed, [&](size_t part, const Listed &miss) {
         words[part].push_back(MISS_FLAG | static_cast<uint32_t>(results.misses.size()));
-        results.misses.push_back(directory_.keys.row_of(miss.hash));
+        results.misses.push_back(miss.row);
     });
     for (size_t part = 0; part < parts; ++part)
         for (const BypassedLookup &lookup : parts_[part]->missed)
