@@ -38,6 +38,7 @@ def log(tmp_path):
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 @pytest.mark.parametrize("name", ["observe", "split"])
 def test_the_machines_cores_claim_no_cycles(bench, name):
+    pytest.importorskip("hotrow.transports.cpu")
     model = bench(name, *SMALL, *MODEL, "--json")[1]
     code, result, _ = bench(name, *SMALL, "--transport", "cpu", "--threads", 2, "--json")
     assert code == 0 and result["threads"] == 2

@@ -125,6 +125,7 @@ def test_figures_add_up(bench, policy):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_machines_cores_claim_no_cycles(bench, threads):
+    pytest.importorskip("hotrow.transports.cpu")
     if find_compiler() is None:
         pytest.skip("no C++ compiler")
     model = bench(*SMALL, *MODEL, "--json")[1]

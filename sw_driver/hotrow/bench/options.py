@@ -5,7 +5,6 @@ from ..command import options as shared
 from ..command.options import add_json, names, natural, positive, rate, window
 from ..contract.errors import Error
 from ..traces import open_trace
-from ..transports.cpu import default_threads
 
 # Memories of `sim`, with their default latency in cycles.
 MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20, "litedram": 20}
@@ -58,8 +57,7 @@ def add_device(parser, moves=False):
 
 def add_engine_threads(parser):
     """Add the threads of a card that is this machine's cores."""
-    parser.add_argument("--threads", type=positive,
-                        help="of transport cpu; default about half of the cores allowed")
+    parser.add_argument("--threads", type=positive, default=1, help="of transport cpu; default 1")
 
 
 def add_moves(parser):
@@ -166,8 +164,8 @@ def trace_of(options):
 
 def device_of(options, config=None, **more):
     """Open the card that the options name, or a variant; `more` goes to its transport."""
-    if options.transport == "cpu":
-        more["threads"] = engine_threads(options)
+    if options.transport == "cpu" and getattr(options, "threads", None):
+        more["threads"] = options.threads
     if options.transport == "sim":
         more |= memory_of(options) | {"timeout": _TIMEOUT}
     elif options.latency or options.memory != "ideal":
@@ -178,9 +176,7 @@ def device_of(options, config=None, **more):
 
 def engine_threads(options) -> int | None:
     """Threads of the card in software that the options name; None if they name another card."""
-    if options.transport != "cpu":
-        return None
-    return getattr(options, "threads", None) or default_threads()
+    return options.threads if options.transport == "cpu" else None
 
 
 def sets_of(what, entries, per_set) -> int:
