@@ -10,7 +10,8 @@ FOLDER = Path(compiler.__file__).parent / "engine"
 GEOMETRY = ("bus_bytes", "lookup_lanes", "lane_banks", "address_width", "handles", "tables",
             "counter_sets", "counter_ways", "counter_bits", "directory_choices", "directory_sets",
             "directory_ways", "directory_partitions", "stamp_bits", "batch_samples",
-            "batch_lookups", "miss_entries", "window_beats", "events", "arithmetic", "planner")
+            "batch_lookups", "miss_entries", "window_beats", "events", "arithmetic", "planner",
+            "row_bytes", "clock_mhz")
 # The lists of a command share bytes as in the contract.
 PLACES = {"source": 0, "lengths": 1, "targets": 2, "slots": 3, "popular": 4, "fill_slots": 4,
           "nonpopular": 5, "victim_slots": 5, "misses": 6, "fills": 6, "victims": 7,

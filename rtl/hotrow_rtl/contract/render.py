@@ -116,6 +116,8 @@ def committed(root: Path) -> dict[Path, str]:
     text = render()
     return {
         root / "sw_driver" / "hotrow" / "contract" / "generated.py": driver_module(_CONSTANTS),
+        root / "sw_driver" / "hotrow" / "kernels" / "engine" / "hotrow_contract.h":
+            text["hotrow_contract.h"],
         root / "docs" / "contract.md": text["contract.md"],
         root / "docs" / "link.md": text["link.md"],
     }

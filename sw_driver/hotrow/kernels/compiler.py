@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from ..contract.errors import Error
 
 # Options that keep the bits: products and sums are fused only where the source says so.
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-ffp-contract=off", "-fno-math-errno",
-         "-fno-trapping-math", "-Wno-psabi", "-shared", "-fPIC", "-pthread")
+         "-fno-trapping-math", "-Wno-psabi", "-fPIC", "-pthread")
 
 
 def find_compiler():
@@ -96,12 +97,33 @@ def _build(command, sources, library):
         library.parent.mkdir(parents=True, exist_ok=True)
         # Another process may build the same: each writes its own file, the last rename wins.
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-            built = Path(folder) / library.name
-            done = subprocess.run([*command, *FLAGS, *map(str, sources), "-o", str(built)],
-                                  capture_output=True, text=True)
-            if done.returncode:
-                raise Error(f"{command[0]} could not build {library.stem}:\n{done.stderr.strip()}")
-            built.replace(library)
+            compile_library(command, FLAGS, sources, Path(folder) / library.name)
+            (Path(folder) / library.name).replace(library)
     except OSError as error:
         raise Error(f"{library} could not be written ({error}): name a folder in HOTROW_CACHE"
                     ) from error
+
+
+def compile_library(command, flags, sources, library):
+    """Compile sources to a shared library, several at the same time.
+
+    Raises
+    ------
+    Error
+        With the compiler's message.
+    """
+    objects = [library.parent / f"{library.stem}-{number}.o" for number in range(len(sources))]
+    compiling = [[*command, *flags, "-c", str(source), "-o", str(built)]
+                 for source, built in zip(sources, objects, strict=True)]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        steps = list(pool.map(_run, compiling))
+    linking = [*command, *flags, "-shared", *map(str, objects), "-o", str(library)]
+    for done in (*steps, _run(linking)):
+        if done.returncode:
+            raise Error(f"{command[0]} could not build {library.stem}:\n{done.stderr.strip()}")
+    for built in objects:
+        built.unlink()
+
+
+def _run(command):
+    return subprocess.run(command, capture_output=True, text=True)

@@ -14,7 +14,7 @@ struct Geometry {
     uint32_t counter_sets, counter_ways, counter_bits;
     uint32_t directory_choices, directory_sets, directory_ways, directory_partitions;
     uint32_t stamp_bits, batch_samples, batch_lookups, miss_entries, window_beats;
-    uint32_t events, arithmetic, planner;
+    uint32_t events, arithmetic, planner, row_bytes, clock_mhz;
 
     uint32_t lanes() const { return lookup_lanes ? lookup_lanes : bus_bytes / 4; }
     uint32_t banks() const { return lane_banks * lanes(); }

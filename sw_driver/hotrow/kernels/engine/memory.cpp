@@ -13,6 +13,13 @@ Memory::Arrays::const_iterator Memory::at(uint64_t address) const {
     return next == arrays_.begin() ? arrays_.end() : std::prev(next);
 }
 
+Memory::Span Memory::around(uint64_t address) const {
+    const auto found = at(address);
+    if (found == arrays_.end() || address - found->first >= found->second.size)
+        return {nullptr, 0, 0, false};
+    return {found->second.data, found->first, found->second.size, found->second.writable};
+}
+
 uint8_t *Memory::view(uint64_t address, uint64_t size, bool write) const {
     const auto found = at(address);
     if (found == arrays_.end()) return nullptr;

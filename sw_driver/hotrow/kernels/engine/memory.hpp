@@ -17,6 +17,15 @@ public:
     }
     void unmap(uint64_t address) { arrays_.erase(address); }
 
+    struct Span {
+        uint8_t *data;
+        uint64_t address, size;
+        bool writable;
+    };
+
+    // The array that has the address; `data` is null if none has.
+    Span around(uint64_t address) const;
+
     // The bytes, or null unless one array holds them all.
     uint8_t *view(uint64_t address, uint64_t size, bool write = false) const;
 

@@ -1,6 +1,16 @@
 #include "workers.hpp"
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 namespace hotrow::engine {
+
+void use_default_rounding() {
+#if defined(__x86_64__)
+    _mm_setcsr(0x1F80);  // a thread inherits the modes of its creator
+#endif
+}
 
 namespace {
 
@@ -50,6 +60,7 @@ void Workers::take() {
 }
 
 void Workers::serve() {
+    use_default_rounding();
     uint64_t seen = 0;
     while (true) {
         for (int spins = 0; turn_.load(std::memory_order_acquire) == seen; ++spins) {

@@ -12,6 +12,9 @@
 
 namespace hotrow::engine {
 
+// Let this thread round to nearest even and keep subnormal numbers.
+void use_default_rounding();
+
 class Workers {
 public:
     // `threads` includes the caller of `run`.

@@ -1,0 +1,243 @@
+#include "command_queue.hpp"
+
+#include <chrono>
+#include <cstring>
+
+#include "workers.hpp"
+
+namespace hotrow::engine {
+
+namespace {
+
+constexpr uint32_t ENABLE = 1, HALT_ON_ERROR = 2, ABORT = 4, RESUME = 8;
+constexpr uint64_t LIST_ALIGNMENT = 64;
+constexpr uint32_t HALF_RANGE = uint32_t{1} << 31;
+
+struct Completion {
+    uint32_t tag;
+    Opcode opcode;
+    Status status;
+    uint16_t reserved_6;
+    uint64_t start, end, error_index, error_address;
+    uint32_t lookups, hits, misses, unique, popular, entries, refused, reserved_68;
+    uint64_t bytes;
+    uint32_t evictions, bypasses, wait_for, reserved_92[8], sequence;
+};
+static_assert(sizeof(Completion) == sizeof(Command));
+
+}  // namespace
+
+CommandQueue::CommandQueue(Queue queue, Shared &shared, const Validator &validator, Execute execute)
+    : queue_(queue), shared_(shared), validator_(validator), execute_(std::move(execute)),
+      thread_([this] { serve(); }) {}
+
+void CommandQueue::stop() {
+    if (!thread_.joinable()) return;
+    {
+        const std::lock_guard<std::mutex> guard(shared_.state);
+        closing_ = true;
+        work_.notify_one();
+    }
+    thread_.join();
+}
+
+void CommandQueue::restart() {
+    tail = head = completed = 0;
+    halted_ = waiting_ = abort_ = false;
+    fault_ = halt_status_ = Status::OK;
+    offered_.reset();
+    running_.reset();
+}
+
+void CommandQueue::control(uint32_t value) {
+    if ((value & ENABLE) && !enabled) restart();
+    enabled = value & ENABLE;
+    halt_on_error = value & HALT_ON_ERROR;
+    abort_ = waiting_ && (value & ABORT);
+    if (value & RESUME) {
+        halted_ = false;
+        halt_status_ = Status::OK;
+    }
+    wake();
+}
+
+bool CommandQueue::ring(uint32_t value) {
+    const bool sized = entries_log2 >= 1 && entries_log2 <= 16;
+    if (!enabled || !sized || tail - completed > value - completed ||
+        value - completed > uint32_t{1} << entries_log2)
+        return false;
+    tail = value;
+    wake();
+    return true;
+}
+
+uint32_t CommandQueue::state() const {
+    const bool faulted = fault_ != Status::OK;
+    return uint32_t{running_.has_value()} | uint32_t{halted_} << 1 | uint32_t{waiting_} << 2 |
+           uint32_t{faulted} << 3 | static_cast<uint32_t>(faulted ? fault_ : halt_status_) << 8;
+}
+
+void CommandQueue::wait(uint32_t seen, double seconds) {
+    std::unique_lock<std::mutex> state(shared_.state);
+    progress_.wait_for(state, std::chrono::duration<double>(seconds), [&] {
+        const bool idle = !running_ && !offered_ && head == tail;
+        return completed != seen || halted_ || waiting_ || !active() || idle;
+    });
+}
+
+bool CommandQueue::reached(const Command &command) const {
+    return shared_.events[command.event] - command.value < HALF_RANGE;
+}
+
+bool CommandQueue::can_step() const {
+    if (running_) return !waiting_ || abort_ || reached(running_->command);
+    return can_fetch() || (offered_ && !halted_ && active());
+}
+
+void CommandQueue::serve() {
+    use_default_rounding();
+    std::unique_lock<std::mutex> state(shared_.state);
+    while (true) {
+        work_.wait(state, [&] { return closing_ || can_step(); });
+        if (closing_) return;
+        state.unlock();
+        while (shared_.pausing.load()) std::this_thread::yield();
+        {
+            const std::lock_guard<std::mutex> serve(serving);
+            state.lock();
+            while (can_step() && !closing_ && !shared_.pausing.load()) step(state);
+        }
+    }
+}
+
+// Advance the current or the next command.
+bool CommandQueue::step(std::unique_lock<std::mutex> &state) {
+    fetch();
+    if (!running_) {
+        if (!offered_ || halted_ || !active()) return false;
+        running_ = {*offered_, shared_.cycle()};
+        offered_.reset();
+        fetch();  // the hardware also fetches one command ahead
+    }
+    const Running running = *running_;
+    const std::optional<Outcome> outcome = execute(running.command, state);
+    if (!outcome) return false;
+    running_.reset();
+    waiting_ = abort_ = false;
+    if (halt_on_error && outcome->status != Status::OK) {
+        halted_ = true;
+        halt_status_ = outcome->status;
+    }
+    complete(running.command, *outcome, running.start, shared_.cycle());
+    progress_.notify_all();
+    return true;
+}
+
+// The outcome of a command, nothing while it waits for an event. Releases `state` for long work.
+std::optional<Outcome> CommandQueue::execute(const Command &command,
+                                             std::unique_lock<std::mutex> &state) {
+    Addresses addresses;
+    Outcome outcome = validator_.validate(command, queue_, addresses);
+    if (outcome.status != Status::OK) return outcome;
+    switch (command.opcode) {
+        case Opcode::NOP: case Opcode::FENCE: return outcome;
+        case Opcode::SIGNAL:
+            shared_.events[command.event] = command.value;
+            shared_.signalled();
+            return outcome;
+        case Opcode::WAIT:
+            if (reached(command)) return outcome;
+            waiting_ = true;
+            progress_.notify_all();
+            if (!abort_) return std::nullopt;
+            outcome.status = Status::ABORTED;
+            return outcome;
+        default: break;
+    }
+    state.unlock();
+    bool failed = false;
+    try {
+        outcome = execute_(command, addresses);
+    } catch (const std::exception &) {
+        failed = true;  // memory ran out
+    }
+    state.lock();
+    if (failed) {
+        fault_ = Status::STALLED;
+        progress_.notify_all();
+        running_.reset();
+        return std::nullopt;
+    }
+    return outcome;
+}
+
+// Read the next command, if there is one and the buffer is empty.
+void CommandQueue::fetch() {
+    if (!can_fetch()) return;
+    uint64_t address;
+    fault_ = entry(commands, head, false, address);
+    if (fault_ == Status::OK) {
+        Command command;
+        if (const uint8_t *here = shared_.memory.view(address, sizeof command)) {
+            std::memcpy(&command, here, sizeof command);
+        } else {
+            std::vector<uint8_t> octets, faults;
+            shared_.memory.read(address, sizeof command, octets, faults);
+            for (const uint8_t fault : faults)
+                if (fault && fault_ == Status::OK) fault_ = fault_status(fault);
+            std::memcpy(&command, octets.data(), sizeof command);
+        }
+        if (fault_ == Status::OK) {
+            ++head;
+            offered_ = command;
+        }
+    }
+    if (fault_ != Status::OK) progress_.notify_all();
+}
+
+void CommandQueue::complete(const Command &command, const Outcome &outcome, uint64_t start,
+                            uint64_t end) {
+    Completion record{};
+    record.tag = command.tag;
+    record.opcode = command.opcode;
+    record.status = outcome.status;
+    record.start = start;
+    record.end = end;
+    record.error_index = outcome.error_index;
+    record.error_address = outcome.error_address;
+    record.lookups = outcome.lookups;
+    record.hits = outcome.hits;
+    record.misses = outcome.misses;
+    record.unique = outcome.unique;
+    record.popular = outcome.popular;
+    record.entries = outcome.entries;
+    record.refused = outcome.refused;
+    record.bytes = outcome.bytes;
+    record.evictions = outcome.evictions;
+    record.bypasses = outcome.bypasses;
+    record.wait_for = outcome.wait_for;
+    record.sequence = completed + 1;
+    uint64_t address;
+    Status status = entry(completions, completed, true, address);
+    if (status == Status::OK)
+        status = fault_status(shared_.memory.write(address, &record, sizeof record));
+    if (status != Status::OK) {
+        fault_ = status;
+        return;
+    }
+    ++completed;
+    ++landed;
+}
+
+// Status and byte address of an entry; the entries of both rings have one size.
+Status CommandQueue::entry(uint64_t ring, uint32_t number, bool write, uint64_t &address) const {
+    const uint32_t place = entries_log2 < 32 ? number & ((uint32_t{1} << entries_log2) - 1) : number;
+    const uint64_t offset = (ring & OFFSET_MASK) + uint64_t{sizeof(Command)} * place;
+    const Region *const region = shared_.regions.find(ring >> OFFSET_WIDTH);
+    address = (region ? region->base : 0) + offset;
+    if (!region || offset + sizeof(Command) > region->size) return Status::REGION;
+    if (write && !region->writable) return Status::READ_ONLY;
+    return address % LIST_ALIGNMENT ? Status::MISALIGNED : Status::OK;
+}
+
+}  // namespace hotrow::engine

@@ -1,0 +1,161 @@
+// POOL: bags of listed rows to one row each.
+
+#include <cstring>
+
+#include "listed_rows.hpp"
+#include "move_engine.hpp"
+
+namespace hotrow::engine {
+
+namespace {
+
+constexpr uint32_t LISTED = 1, MEAN = 2, WEIGHTED = 4;
+constexpr uint64_t ROW_ALIGNMENT = 16, MOST_PARTIALS = 16;
+
+// Partial sums of a bag: 1024 bytes of fp32 over the bytes of a row, rounded up to a power of two.
+uint64_t partial_count(uint64_t elements) {
+    const uint64_t needed = (256 + elements - 1) / elements;
+    uint64_t count = 1;
+    while (count < std::min(needed, MOST_PARTIALS)) count *= 2;
+    return count;
+}
+
+// Row j is added to partial sum j mod p, starting from +0; the partial sums are added pairwise.
+template <class Element>
+void pool_bag(const uint8_t *const *rows, const uint32_t *weights, uint64_t length, uint64_t elements,
+              bool mean, uint8_t *result) {
+    using Stored = typename Element::Stored;
+    const uint64_t partials = std::min(length, partial_count(elements));
+    auto *const to = reinterpret_cast<Stored *>(result);
+    vectors<0>(static_cast<int64_t>(elements), [&](int64_t d, int64_t n) {
+        Floats sums[MOST_PARTIALS] = {};
+        for (uint64_t j = 0, partial = 0; j < length; ++j) {
+            const Floats row = load<Element>(reinterpret_cast<const Stored *>(rows[j]) + d, n);
+            Floats &sum = sums[partial];
+            if (weights) {
+                float weight;
+                std::memcpy(&weight, weights + j, sizeof weight);
+                sum = fma(all(weight), row, sum);
+            } else {
+                sum = sum + row;
+            }
+            if (++partial == partials) partial = 0;
+        }
+        Floats sum = length ? pairwise_sum(sums, partials) : Floats{};
+        if (mean && length > 1) sum = sum / static_cast<float>(length);
+        store<Element>(to + d, canonical(sum), n);
+    });
+}
+
+struct Pooling {
+    const Command &command;
+    const RowRules &rules;
+    const RowShape &shape;
+    const CompleteBags &bags;
+    const List<uint32_t> &weights, &slots;
+    const Items places;
+    uint32_t tables;
+
+    // Serve the bags first .. last - 1 that belong to a part of the slots.
+    template <class Mine>
+    void run(uint64_t first, uint64_t last, const Mine &mine, Done &done) const {
+        ListedRows listed(rules, shape, tables);
+        std::vector<const uint8_t *> rows;
+        std::vector<uint8_t> result(std::max<uint32_t>(shape.row_bytes, 1));
+        for (uint64_t bag = first; bag < last; ++bag)
+            if (mine(bag) && find_rows(listed, bag, rows, done) && shape.known)
+                write_bag(bag, rows, result, done);
+    }
+
+private:
+    bool find_rows(ListedRows &listed, uint64_t bag, std::vector<const uint8_t *> &rows,
+                   Done &done) const {
+        rows.clear();
+        for (uint64_t at = bags.first[bag]; at < bags.first[bag + 1]; ++at) {
+            Status error;
+            const auto *const place =
+                listed.check(at, weights.present() ? weights.status(at) : Status::OK, error);
+            uint64_t packed = 0;
+            if (place) {
+                const uint32_t row = rules.rows[at].row;
+                error = place->rows.check(row);
+                const uint8_t *const here =
+                    error == Status::OK ? place->rows.readable(row) : nullptr;
+                if (error == Status::OK && !here) error = Status::DECERR;
+                if (here) __builtin_prefetch(here);
+                rows.push_back(here);
+                packed = place->rows.packed(row);
+            }
+            if (error == Status::OK) continue;
+            done.error.note(at, error, packed);
+            return false;
+        }
+        return true;
+    }
+
+    void write_bag(uint64_t bag, const std::vector<const uint8_t *> &rows,
+                   std::vector<uint8_t> &result, Done &done) const {
+        const uint64_t at = bags.first[bag], slot = slots.present() ? slots[bag] : bag;
+        Status error = slots.present() ? slots.status(bag) : Status::OK;
+        uint64_t packed = 0;
+        if (error == Status::OK) {
+            error = places.check(slot);
+            packed = places.packed(slot);
+        }
+        if (error == Status::OK) {
+            uint8_t *const here = places.at(slot), *const to = here ? here : result.data();
+            with_element(static_cast<int32_t>(shape.type), [&](auto element) {
+                pool_bag<decltype(element)>(rows.data(), weights.present() ? &weights[at] : nullptr,
+                                            rows.size(), shape.elements(), command.flags & MEAN, to);
+            });
+            error = fault_status(here ? 0 : places.write(slot, to));
+        }
+        if (error != Status::OK) {
+            done.error.note(at, error, packed, 1 + bag);
+            return;
+        }
+        ++done.entries;
+        done.bytes += shape.row_bytes;
+    }
+};
+
+}  // namespace
+
+Outcome MoveEngine::pool(const Command &command, const Addresses &addresses) {
+    const uint32_t bus = geometry_.bus_bytes;
+    List<Row> rows;
+    List<uint16_t> lengths;
+    List<uint32_t> weights, slots;
+    rows.read(memory_, addresses.source, command.count, bus);
+    lengths.read(memory_, addresses.lengths, command.bags, bus);
+    if (command.flags & LISTED) slots.read(memory_, addresses.targets, command.bags, bus);
+    if (command.flags & WEIGHTED) weights.read(memory_, addresses.weights, command.count, bus);
+    const CompleteBags bags(lengths, command.bags, command.count, 0);
+    const RowRules rules{regions_, memory_, tables_, rows, false, false,
+                         std::min(command.stride, geometry_.row_bytes)};
+    const RowShape shape = rules.shape(ANY_STATE);
+    const Pooling pooling{
+        command, rules, shape, bags, weights, slots,
+        Items(regions_, memory_, command.destination, command.stride, shape.row_bytes, true,
+              ROW_ALIGNMENT),
+        geometry_.tables};
+    const int parts = parts_for(uint64_t{command.count} * shape.row_bytes);
+    std::vector<Done> done(parts);
+    workers_.run(parts, [&](int part) {
+        if (parts == 1 || !slots.present())
+            pooling.run(bags.bags() * part / parts, bags.bags() * (part + 1) / parts,
+                        [](uint64_t) { return true; }, done[part]);
+        else  // bags with one slot belong to one part, so that the last one wins
+            pooling.run(0, bags.bags(),
+                        [&](uint64_t bag) { return part_of(slots[bag], parts) == part; },
+                        done[part]);
+    });
+    Outcome outcome = total(done);
+    if (outcome.status == Status::OK) {
+        outcome.status = bags.ended.status;
+        outcome.error_index = bags.ended.error_index;
+    }
+    return outcome;
+}
+
+}  // namespace hotrow::engine
