@@ -21,7 +21,7 @@ ROWS = (40, 7, 23)  # of three tables
 DIM = 8
 STAGING_SHARE = 2048  # pieces of 2 KB on a simulated board
 BOARDS = "board", "network"  # simulated boards, at a serial line and in a network
-CARDS = "model", "sim", "sim-ecp5", "network"
+CARDS = "model", "cpu", "sim", "sim-ecp5", "network"
 MARKS = {"sim": [pytest.mark.slow]} | {
     kind: [pytest.mark.slow, pytest.mark.long] for kind in (*BOARDS, "sim-ecp5")}
 
@@ -52,7 +52,7 @@ def line_to(kind, config=ECP5):
     missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
     if kind.startswith("sim") and missing:
         pytest.skip(f"the transport sim needs {', '.join(missing)}")
-    if kind in ("model", "sim", "sim-ecp5"):
+    if kind in ("model", "cpu", "sim", "sim-ecp5"):
         yield kind.split("-")[0]
         return
     with pytest.MonkeyPatch.context() as patch:

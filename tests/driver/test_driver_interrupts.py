@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hotrow import DeviceError
 
-CARDS = ("model",)
+CARDS = "model", "cpu"
 DRIVER = str(Path(hotrow.__file__).parent)
 ROWS = 64
 

@@ -8,7 +8,7 @@ from hotrow.operands.table import _weights
 
 from tests.driver.conftest import BOARDS, raw, register_tables, usable
 
-CARDS = "model", "uart", "network"  # the host checks
+CARDS = "model", "cpu", "uart", "network"  # the host checks
 
 
 def misaligned(rows=4, dim=8):

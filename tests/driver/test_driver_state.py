@@ -8,7 +8,7 @@ from hotrow import Batch, DeviceError, RegistrationError
 from tests.driver.conftest import counts, counts_of, random_ids, usable
 from tests.driver.test_driver_queues import lose_rings
 
-CARDS = ("model",)
+CARDS = "model", "cpu"
 
 
 def state(device):

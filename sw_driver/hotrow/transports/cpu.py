@@ -153,8 +153,8 @@ class CpuTransport:
         self._arrays.clear()
 
 
-def open_transport(preset: Any = None, slots: int | None = None,
-                   threads: int | None = None) -> CpuTransport:
+def open_transport(preset: Any = None, slots: int | None = None, threads: int | None = None,
+                   config: Any = None) -> CpuTransport:
     """Open a card in software.
 
     Parameters
@@ -167,6 +167,8 @@ def open_transport(preset: Any = None, slots: int | None = None,
     threads : int, optional
         Threads that share the work of one command; by default by the cores that the process may
         use, of which the trainer keeps at least one.
+    config : object, optional
+        Replaces the preset: has the parameters of hotrow_rtl.config.Config as attributes.
 
     Raises
     ------
@@ -174,7 +176,7 @@ def open_transport(preset: Any = None, slots: int | None = None,
     """
     if isinstance(preset, str) and preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
-    geometry = PRESETS[preset] if isinstance(preset, str) else preset
+    geometry = config or (PRESETS[preset] if isinstance(preset, str) else preset)
     if geometry is None:
         geometry = replace(PRESETS["alveo-u55c"], name="cpu", clock_mhz=1000)  # cycles of 1 ns
         slots = slots or default_slots()
