@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from hotrow.contract.errors import Error
@@ -24,7 +28,7 @@ def source(tmp_path):
 
 def test_a_library_is_built_once_per_content(empty_cache, source, monkeypatch):
     assert compiler.load("answer", [source]).answer() == 42
-    (built,) = empty_cache.iterdir()
+    (built,) = empty_cache.glob("*.so")
     monkeypatch.setattr(compiler, "_build", None)
     assert compiler.load("answer", [source]).answer() == 42
     source.write_text(SOURCE.replace("42", "43"))
@@ -33,14 +37,67 @@ def test_a_library_is_built_once_per_content(empty_cache, source, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("HOTROW_CACHE", str(empty_cache))
     assert compiler.load("answer", [source]).answer() == 43
-    assert len(list(empty_cache.iterdir())) == 2 and built.exists()
+    assert len(list(empty_cache.glob("*.so"))) == 2 and built.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF and no more"], ids=["empty", "truncated"])
+def test_a_damaged_file_is_built_again(empty_cache, source, content, capfd):
+    digest = compiler._digest(compiler.find_compiler(), [source])
+    empty_cache.mkdir()
+    (empty_cache / f"answer-{digest}.so").write_bytes(content)
+    assert compiler.load("answer", [source]).answer() == 42
+    assert "compiling answer" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["file", "noexec", "others"])
+def test_the_next_folder_serves_where_one_cannot(tmp_path, source, kind, monkeypatch):
+    first, second = tmp_path / "first", tmp_path / "second"
+    monkeypatch.setattr(compiler, "_cache_folders", lambda: [first, second])
+    if kind == "file":
+        first.write_text("in the way")
+    elif kind == "others":
+        first.mkdir()
+        first.chmod(0o777)
+    else:
+        plain = compiler.ctypes.CDLL
+
+        def refuse(path):
+            if path.startswith(str(first)):
+                raise OSError(f"{path}: failed to map segment from shared object")
+            return plain(path)
+        monkeypatch.setattr(compiler.ctypes, "CDLL", refuse)
+    assert compiler.load("answer", [source]).answer() == 42
+    assert list(second.glob("answer-*.so"))
+    monkeypatch.setattr(compiler, "_cache_folders", lambda: [first])
+    if kind != "noexec":
+        with pytest.raises(Error, match=r"first.*name a folder that allows programs in"):
+            compiler.load("answer", [source])
+
+
+def test_a_user_without_a_home(monkeypatch):
+    monkeypatch.delenv("HOTROW_CACHE", raising=False)
+
+    def unknown():
+        raise RuntimeError("Could not determine home directory.")
+    monkeypatch.setattr(compiler.Path, "home", unknown)
+    assert compiler.cache_folder().name == f"hotrow-{os.getuid()}"
+
+
+def test_processes_build_once(empty_cache, source):
+    code = ("import sys; from pathlib import Path; from hotrow.kernels import compiler;"
+            "print(compiler.load('answer', [Path(sys.argv[1])]).answer())")
+    running = [subprocess.Popen([sys.executable, "-c", code, source], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    ended = [process.communicate(timeout=60) for process in running]
+    assert [out for out, _ in ended] == ["42\n"] * 3
+    assert sum("compiling answer" in err for _, err in ended) == 1
 
 
 def test_the_compilers_message_is_reported(empty_cache, source):
     source.write_text("no program")
     with pytest.raises(Error, match=r"could not build answer-.*\n.*error"):
         compiler.load("answer", [source])
-    assert not list(empty_cache.iterdir())
+    assert not list(empty_cache.glob("*.so"))
 
 
 def test_a_compiler_that_does_not_exist(empty_cache, source, monkeypatch):
@@ -60,6 +117,7 @@ def test_pytorch_takes_over_where_the_compiler_fails(empty_cache, monkeypatch):
     monkeypatch.delenv("HOTROW_KERNELS", raising=False)
     monkeypatch.setenv("CXX", "false")
     library.library.cache_clear()
+    library.native_library.cache_clear()
     try:
         with pytest.warns(UserWarning, match="PyTorch runs the passes"):
             groups = Grouper(5).group(torch.tensor([3, 1, 3]))

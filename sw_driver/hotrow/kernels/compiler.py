@@ -1,14 +1,17 @@
 """C++ sources as shared libraries, built once by the system's compiler."""
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -27,13 +30,25 @@ def find_compiler():
     return [found] if found else None
 
 
-def cache_folder():
+def cache_folder() -> Path:
     """Where built libraries are kept: `HOTROW_CACHE`, by default ~/.cache/hotrow."""
-    return Path(os.environ.get("HOTROW_CACHE") or Path.home() / ".cache" / "hotrow")
+    return _cache_folders()[0]
+
+
+def _cache_folders() -> list[Path]:
+    """Folders to try: the one that is asked for, or the home's and then a private temporary one."""
+    if os.environ.get("HOTROW_CACHE"):
+        return [Path(os.environ["HOTROW_CACHE"])]
+    temporary = Path(tempfile.gettempdir()) / f"hotrow-{os.getuid()}"
+    with suppress(RuntimeError):  # no HOME, and no entry in the passwd file
+        return [Path.home() / ".cache" / "hotrow", temporary]
+    return [temporary]
 
 
 def load(name, sources, headers=(), command=None):
     """Load the library of some sources, compiled unless the cache has it.
+
+    A file that does not load is compiled again. One process compiles, others wait for it.
 
     Parameters
     ----------
@@ -51,15 +66,39 @@ def load(name, sources, headers=(), command=None):
     Raises
     ------
     Error
-        There is no compiler, or it failed: with its message.
+        There is no compiler, it failed, with its message, or no folder can hold the library.
     """
     command = command or find_compiler()
     if not command:
         raise Error("no C++ compiler was found: install g++ or clang++, or name one in CXX")
-    library = cache_folder() / f"{name}-{_digest(command, (*sources, *headers))}.so"
-    if not library.exists():
+    file = f"{name}-{_digest(command, (*sources, *headers))}.so"
+    refusals = []
+    for folder in _cache_folders():
+        try:
+            return _load(command, sources, folder / file)
+        except OSError as error:
+            refusals.append(f"{folder / file} could not be written or loaded ({error})")
+    raise Error(f"{'; '.join(refusals)}: name a folder that allows programs in HOTROW_CACHE")
+
+
+def _load(command, sources, library):
+    with suppress(OSError):
+        return ctypes.CDLL(str(library))
+    _make_private(library.parent)
+    with open(library.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # another process has built it meanwhile
+            return ctypes.CDLL(str(library))
         _build(command, sources, library)
-    return ctypes.CDLL(str(library))
+        return ctypes.CDLL(str(library))
+
+
+def _make_private(folder):
+    """Make a folder that only this user writes to; raises PermissionError if others can."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    about = folder.stat()
+    if about.st_uid != os.getuid() or about.st_mode & 0o002:
+        raise PermissionError(f"{folder} belongs to user {about.st_uid} or others can write to it")
 
 
 def _digest(command, files):
@@ -93,15 +132,11 @@ def _processor():
 
 
 def _build(command, sources, library):
-    try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        # Another process may build the same: each writes its own file, the last rename wins.
-        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-            compile_library(command, FLAGS, sources, Path(folder) / library.name)
-            (Path(folder) / library.name).replace(library)
-    except OSError as error:
-        raise Error(f"{library} could not be written ({error}): name a folder in HOTROW_CACHE"
-                    ) from error
+    print(f"hotrow: compiling {library.stem.partition('-')[0]} with {command[0]}, once",
+          file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        compile_library(command, FLAGS, sources, Path(folder) / library.name)
+        (Path(folder) / library.name).replace(library)
 
 
 def compile_library(command, flags, sources, library):

@@ -11,6 +11,7 @@ import torch
 
 from ..contract.errors import Error
 from . import compiler
+from .native import native_library
 
 _WORK_PER_THREAD = 1 << 17  # elements that pay for a thread
 
@@ -92,8 +93,7 @@ def library():
     if os.environ.get("HOTROW_KERNELS") == "reference" or compiler.find_compiler() is None:
         return None
     try:
-        loaded = compiler.load("kernels", sorted(_FOLDER.glob("*.cpp")),
-                               sorted(_FOLDER.glob("*.hpp")))
+        loaded = native_library()
     except Error as error:
         warnings.warn(f"{error}\nPyTorch runs the passes over a batch instead: the same bits, "
                       f"several times slower", stacklevel=3)

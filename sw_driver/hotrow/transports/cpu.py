@@ -160,7 +160,7 @@ def open_transport(preset: Any = None, slots: int | None = None, threads: int | 
     Parameters
     ----------
     preset : str or Preset, optional
-        Geometry, as of a simulated card; by default one that suits a host.
+        Geometry of a simulated card; by default one that suits a host.
     slots : int, optional
         Rows that the directory can hold, rounded up to whole sets; by default by the memory at
         hand.
