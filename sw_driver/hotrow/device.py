@@ -32,17 +32,18 @@ R = TypeVar("R")
 _FAREWELL = 5.0  # seconds that a device may take to stop when it is closed
 
 
-def open(transport: str, preset: str | Preset = "ecp5", *, timeout: float = 300.0,
+def open(transport: str = "cpu", preset: str | Preset | None = None, *, timeout: float = 300.0,
          ring_entries: int = 64, memory_timeout: int = 1 << 20, **options: Any) -> Device:
     """Open a device and bring it to a known, empty state.
 
     Parameters
     ----------
     transport : str
-        "model" (NumPy, no compiler needed), "sim" (the Verilated hardware), or another that is
-        installed.
-    preset : str or Preset
-        Geometry of a simulated card, by name or as a variant of a preset.
+        "cpu" (the card compiled for the host's cores), "sim" (the Verilated hardware), or another
+        that is installed, with its address after a colon.
+    preset : str or Preset, optional
+        Geometry of a card in software or simulation, by name or as a variant of a preset; by
+        default "ecp5", with "cpu" one that suits the host.
     timeout : float
         Seconds after which a wait for a result raises `TimeoutError`.
     ring_entries : int
@@ -61,7 +62,9 @@ def open(transport: str, preset: str | Preset = "ecp5", *, timeout: float = 300.
     """
     if ring_entries & (ring_entries - 1) or not 2 <= ring_entries <= 1 << 16:
         raise DeviceError(f"ring_entries must be a power of two, 2 to 65536, not {ring_entries}")
-    link = open_transport(transport, preset=preset, **options)
+    if preset is not None:
+        options["preset"] = preset
+    link = open_transport(transport, **options)
     try:
         return Device(link, timeout, ring_entries, memory_timeout)
     except BaseException:

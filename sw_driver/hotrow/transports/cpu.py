@@ -16,7 +16,7 @@ _FIRST_ADDRESS = 1 << 16  # so that a base of 0 always faults
 _PAGE, _LINE = 4096, 64  # bytes
 _MOST_SETS = 1 << 24
 _SLOT_BYTES = 256  # of memory for a row and its bookkeeping, by which slots are chosen
-_FEWEST_SLOTS, _MOST_SLOTS = 1 << 14, 1 << 22
+FEWEST_SLOTS, _MOST_SLOTS = 1 << 14, 1 << 22
 _MOST_THREADS = 8
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"] for queue in QUEUES}
 _FIELDS = ("bus_bytes", "lookup_lanes", "lane_banks", "address_width", "handles", "tables",
@@ -208,9 +208,9 @@ def default_slots() -> int:
     try:
         memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
-        return _FEWEST_SLOTS
+        return FEWEST_SLOTS
     slots = 1 << (memory // 8 // _SLOT_BYTES).bit_length() - 1
-    return min(max(slots, _FEWEST_SLOTS), _MOST_SLOTS)
+    return min(max(slots, FEWEST_SLOTS), _MOST_SLOTS)
 
 
 def default_threads() -> int:

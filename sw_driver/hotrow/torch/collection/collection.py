@@ -111,7 +111,7 @@ class HotEmbeddingBagCollection(nn.Module):
     several_ranks = False  # whether every rank of torch.distributed may make one
 
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
-                 preset="ecp5", policy=None, admission=False, cold="gathered",
+                 preset=None, policy=None, admission=False, cold="gathered",
                  bounds_check_mode="fatal", slots_device="cpu", cache_load_factor=None, depth=4,
                  look_ahead=2, workers=0, share=1, before=None, seed=None, groups=None,
                  is_weighted=False, initialise=True):

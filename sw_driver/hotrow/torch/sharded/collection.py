@@ -62,7 +62,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         if options.get("cold", "gathered") != "gathered":
             raise Error("cold rows of several processes are gathered: leave cold out")
         rule = rule_of(optimizer, lr)
-        check_fits(tables, rule, device, options.get("preset", "ecp5"), options.get("share", 1))
+        check_fits(tables, rule, device, options.get("preset"), options.get("share", 1))
         sharding = Sharding(tables, rule, ranks.rank, ranks.world)
         super().__init__(tables, device, mode, rule, groups=sharding.shards, **options)
         self.ranks = ranks

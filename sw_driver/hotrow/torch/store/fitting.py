@@ -18,8 +18,8 @@ def check_fits(configs, rule, device, preset, share=1):
     configs : sequence of TableConfig
     rule : Rule
     device : Device, str or None
-    preset : str
-        Of a simulated card.
+    preset : str or None
+        Of a card in software or simulation.
     share : int
         As in `CachedStore`.
     """
@@ -30,8 +30,8 @@ def check_fits(configs, rule, device, preset, share=1):
     geometry = None
     if isinstance(device, Device):
         geometry = device.geometry
-    elif device in ("model", "sim"):
-        geometry = PRESETS.get(preset)
+    elif device in ("cpu", "model", "sim", None):
+        geometry = PRESETS.get(preset or ("ecp5" if device in ("model", "sim") else "alveo-u55c"))
     wrong = geometry and _misfit(configs, rule, geometry, share)
     if wrong:
         fitting = [name for name, card in PRESETS.items()

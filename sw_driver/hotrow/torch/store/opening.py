@@ -5,12 +5,14 @@ from functools import partial
 from ... import device as driver
 from ...contract.errors import Error
 from ...device import Device
+from ...transports.cpu import FEWEST_SLOTS, default_slots
 from .base import Store
 from .cached import CachedStore
 from .cold_pooling import ColdPooling
 from .placement_policy import HotlinePolicy, LookAheadPolicy, share_of
 from .resident import ResidentStore
 
+DEFAULT_DEVICE = "cpu"
 MODES = ("resident", "hotline", "scratchpipe", "freqcache")
 COLD = ("gathered", "pooled")
 _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
@@ -33,9 +35,11 @@ def open_store(groups, rule, memory, device, mode, preset, policy, admission, co
     _check(mode, device, cold, memory)
     if mode == "resident":
         return ResidentStore(groups)
+    device = DEFAULT_DEVICE if device is None else device
     owned = isinstance(device, str)
     if owned:
-        device = driver.open(device, preset)
+        slots = {} if device != "cpu" or preset is not None else {"slots": _slots(groups)}
+        device = driver.open(device, preset, **slots)
     try:
         if cache_load_factor is not None:
             rows = sum(config.num_embeddings for group in groups for config in group.configs)
@@ -51,6 +55,12 @@ def open_store(groups, rule, memory, device, mode, preset, policy, admission, co
         raise
 
 
+def _slots(groups):
+    """Slots of a card in software: a quarter of the rows, within the memory at hand."""
+    rows = sum(config.num_embeddings for group in groups for config in group.configs)
+    return min(max(rows // 4, FEWEST_SLOTS), default_slots())
+
+
 def _check(mode, device, cold, memory):
     """Raise Error if these do not go together."""
     if mode not in MODES:
@@ -59,9 +69,6 @@ def _check(mode, device, cold, memory):
         raise Error(f"cold is {' or '.join(map(repr, COLD))}, not {cold!r}")
     if mode != "hotline" and cold != COLD[0]:
         raise Error(f"mode {mode} has no cold rows: leave cold out")
-    if device is None and mode != "resident":
-        raise Error(f"mode {mode} needs a device: an open one, or a transport such as 'model' or "
-                    f"'sim'")
     if device is not None and mode == "resident":
         raise Error("mode resident takes no device")
     if device is not None and not isinstance(device, (str, Device)):

@@ -25,7 +25,7 @@ class TrainOptions:
     bag: str | None = None
     hash_rows: int | None = None
     mode: str = "hotline"
-    transport: str = "sim"
+    transport: str = "cpu"
     preset: str = DEFAULT_PRESET
     optimizer: str = "sgd"
     batch_size: int = 1024

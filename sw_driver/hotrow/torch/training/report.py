@@ -19,11 +19,12 @@ def print_tables(result):
              f"{result['batches']}", _quality(result))
     if result["device_commands"]:
         _section(console, _title(result), _rates(result))
-        what = ("modelled cycles" if result["transport"] == "model"
-                else "cycles, from the hardware's own counters")
-        _section(console, f"Device {what} ({result['transport']}, {result['preset']})",
-                 _cycles(result))
-        console.print(_projection(result))
+        if result["transport"] != "cpu":  # whose cycles are nanoseconds of this machine
+            what = ("modelled cycles" if result["transport"] == "model"
+                    else "cycles, from the hardware's own counters")
+            _section(console, f"Device {what} ({result['transport']}, {result['preset']})",
+                     _cycles(result))
+            console.print(_projection(result))
     console.print(_verdict(result))
 
 
