@@ -1,4 +1,4 @@
-"""`hotrow demo`: hotrow's software, the same batches on the simulated card, what a card would change."""
+"""`hotrow demo`: hotrow's software, the same batches on the card, what a card would change."""
 
 import os
 from argparse import Namespace
@@ -21,13 +21,13 @@ def demo(subparsers):
     """Add `hotrow demo`."""
     parser = subparsers.add_parser(
         "demo", help="train with hotrow's software, repeat it on the simulated card, compare",
-        description="Train a DLRM with hotrow's engine on this machine's cores, and check every bit "
-        "of the tables; train on the same batches with the simulated card in the engine's place, and "
-        "compare; then project a training step with and without a card over the number of cores that "
-        "are free. The clicks are generated, with the table sizes of Criteo Kaggle: 33.8 million "
-        "rows, 4.4 GB of memory for the tables and their twin. The first run with transport sim "
-        "builds the simulated device.")
-    add_options(parser, TrainOptions(TRACE, mode=MODE, batch_size=512, batches=40,
+        description="Train a DLRM with hotrow's engine on this machine's cores, and check every "
+        "bit of the tables; train on the same batches with the simulated card in the engine's "
+        "place, and compare; then project a training step with and without a card over the number "
+        "of cores that are free. The clicks are generated, with the table sizes of Criteo Kaggle: "
+        "33.8 million rows, 4.4 GB of memory for the tables and their twin. The first run with "
+        "transport sim builds the simulated device.")
+    add_options(parser, TrainOptions(TRACE, mode=MODE, transport="sim", batch_size=512, batches=40,
                                      timeline=TIMELINE))
     parser.set_defaults(run=run)
 
@@ -83,9 +83,9 @@ def _print(results, equal, projected, timeline):
     from hotrow.command.terminal import console, show_records
 
     out, first = console(), results[0]
-    out.print(f"hotrow's engine took {first['seconds']:.1f} s for {first['batches']} batches, "
+    out.print(f"hotrow's engine took {first['host_seconds']:.1f} s for {first['batches']} batches, "
               "checks included" + "".join(
-                  f"; with transport {result['transport']} {result['seconds']:.1f} s"
+                  f"; with transport {result['transport']} {result['host_seconds']:.1f} s"
                   for result in results[1:]))
     if len(results) > 1:
         out.print(f"tables: {'equal to the bit' if equal else '[bold red]DIFFERENT[/]'} "

@@ -320,7 +320,6 @@ def test_batches_that_never_step_are_refused(make):
 
 @pytest.mark.parametrize("options, message", [
     ({"mode": "fast"}, "mode is resident, hotline, scratchpipe, freqcache, not 'fast'"),
-    ({"mode": "scratchpipe"}, "mode scratchpipe needs a device"),
     ({"mode": "resident", "device": "model"}, "mode resident takes no device"),
     ({"mode": "hotline", "device": 3}, "device is an open hotrow.Device or the name"),
 ])

@@ -25,10 +25,12 @@ def test_demo_tells_one_story(capsys, tmp_path):
     code, shown, err = demo(capsys, "--transport", "model", *QUICK)
     assert code == 0
     text, at = " ".join(shown.split()), -1
-    for part in ("1. hotrow's software on this machine", "SYNTHETIC", "lookups that hit", "check held",
-                 "2. The same batches, with the card (model)", "modelled cycles", "check held",
+    for part in ("1. hotrow's software on this machine", "SYNTHETIC", "lookups that hit",
+                 "check held", "2. The same batches, with the card (model)", "modelled cycles",
+                 "check held",
                  "equal to the bit", "3. What a card would change", "projected clock",
-                 "free cores", "The driver takes", "timeline of the projected steps: hotrow-demo.json"):
+                 "free cores", "The driver takes",
+                 "timeline of the projected steps: hotrow-demo.json"):
         at = text.find(part, at + 1)
         assert at >= 0, part
     assert max(map(len, shown.splitlines())) <= 80 and err == ""
