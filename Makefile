@@ -1,4 +1,4 @@
-# make demo      train a DLRM with the simulated accelerator in the loop
+# make demo      train a DLRM with the engine in software, then with the simulated accelerator
 # make test      the test suite; `make quick` leaves out what builds or trains for long;
 #                `make test SINCE=main` runs the tests near the files that differ from main
 # make formal    every proof; `make test` runs those that take seconds
@@ -75,9 +75,9 @@ $(BIN)/python: | prerequisites
 	"$(PYTHON)" -m venv $(VENV)
 
 $(VENV)/.installed-demo: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing into $(VENV): about 310 MB of packages, of which PyTorch's CPU build is 190 MB"
+	@echo "Installing into $(VENV): about 330 MB of packages, of which PyTorch's CPU build is 190 MB"
 	@echo "(where pip is offered only PyTorch's CUDA build, several GB instead)."
-	$(PIP) --editable ".[sim,torch]"
+	$(PIP) --editable ".[sim,explore]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python

@@ -4,7 +4,7 @@
     python examples/dlrm_criteo.py day_0.gz --mode scratchpipe --checkpoint run.pt --resume
 
 The rows of coming batches get slots of the trainer's memory while earlier batches train; tables,
-state and losses have the same bits in every mode but hotline. `--transport model` simulates a card.
+state and losses have the same bits in every mode but hotline. `--transport sim` simulates a card.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def parse():
     parser.add_argument("file", help="label, 13 integers, 26 hex values; tsv, gzip or not")
     parser.add_argument("--mode", default="scratchpipe",
                         choices=("resident", "hotline", "scratchpipe", "freqcache"))
-    parser.add_argument("--transport", default="model")
+    parser.add_argument("--transport", default="cpu")
     parser.add_argument("--preset", default="alveo-u55c")
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=1)

@@ -28,7 +28,7 @@ def main():
     torch.manual_seed(0)
     model = Model()
     tables = hotrow.torch.convert(
-        model, device="model", mode="scratchpipe", optimizer="rowwise_adagrad", lr=0.5,
+        model, mode="scratchpipe", optimizer="rowwise_adagrad", lr=0.5,
         preset="alveo-u55c")
     dense = torch.optim.SGD(model.parameters(), 0.5)
 

@@ -25,7 +25,7 @@ def main():
     dist.init_process_group("gloo")  # on GPUs "cpu:gloo,cuda:nccl": rows come from host memory
     torch.manual_seed(0)  # the dense part and the data are the same everywhere
     embeddings = ShardedEmbeddingBagCollection(
-        TABLES, device="model", mode="scratchpipe", optimizer="rowwise_adagrad", lr=0.1, seed=0)
+        TABLES, mode="scratchpipe", optimizer="rowwise_adagrad", lr=0.1, seed=0)
     model = nn.Sequential(embeddings, nn.Linear(32, 1))
     dense = torch.optim.SGD(model.parameters(), 0.1)
 

@@ -71,7 +71,7 @@ def test_the_wheel_runs_alone(built, tmp_path):
         return run(environment / "bin" / "hotrow", *arguments, cwd=folder, env=bare)
 
     assert "generate" in hotrow("--help")
-    assert "What the card hides" in hotrow("demo", "--transport", "model")
+    assert "What a card would change" in hotrow("demo", "--transport", "model")
     assert "check held" in hotrow("train", "--trace", "sample", "--ids", "item,user", "--label",
                                   "clicked", "--transport", "model", "--batch-size", "20")
     hotrow("generate", "--preset", "tiny", "-o", "out")
