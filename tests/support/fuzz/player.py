@@ -123,6 +123,11 @@ def _drain(host, round_, first, halts):
                 host.write(f"{queue}_CONTROL", control[queue] | Queue.RESUME)
             elif state & State.WAITING and position in round_.aborts[queue]:
                 host.write(f"{queue}_CONTROL", control[queue] | Queue.ABORT)
+            if completed == host.tail[queue]:  # it may have halted since STATE was read
+                state = host.read(f"{queue}_STATE") if state & 0xFF != State.HALTED else state
+                if state & 0xFF == State.HALTED and position not in halts[queue][-1:]:
+                    halts[queue].append(position)
+                    host.write(f"{queue}_CONTROL", control[queue] | Queue.RESUME)
             if completed != host.tail[queue] or state & (State.BUSY | State.HALTED):
                 unfinished += 1
                 host.transport.wait(number, completed, STEP)

@@ -22,7 +22,7 @@ class SlowCard:
         if register == "CYCLE_LOW":
             self.cycle += self.step
             return self.cycle & 0xFFFF_FFFF
-        return int(done) if register.endswith("COMPLETED") else 0 if done else player.BUSY
+        return int(done) if register.endswith("COMPLETED") else 0 if done else player.State.BUSY
 
     def wait(self, queue, completed, seconds):
         """No time passes."""
