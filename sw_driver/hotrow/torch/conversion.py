@@ -79,8 +79,9 @@ def convert(model, inputs=None, sharded=False, **options):
         for hooks in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
                      "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):
             getattr(hot[bag], hooks).update(getattr(bag, hooks))
-    for bag in tables:
-        bag.__dict__["forward"] = _refuse_call  # for a reference elsewhere, as in a list
+    for bag in tables:  # for a reference elsewhere, as in a list
+        bag.__dict__["forward"] = _refuse_call
+        bag.weight.requires_grad_(True).register_hook(_refuse_gradient)
     for name, bag in found.items():
         parent, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(parent), attribute, hot[bag])
@@ -105,6 +106,11 @@ def _refuse_call(*_, **__):
     raise Error("this module was replaced by convert(), and its weights do not train: call the "
                 "module that the model has in its place (a plain list of modules keeps old ones, "
                 "an nn.ModuleList does not)")
+
+
+def _refuse_gradient(_):
+    raise Error("a gradient reached a weight that convert() replaced, by a penalty on a parameter "
+                "that was listed before: use weight_decay of the collection's optimizer")
 
 
 class _Announcement:

@@ -3,6 +3,7 @@
 from collections import deque
 from dataclasses import replace
 from itertools import accumulate, count, pairwise, repeat
+from typing import Any
 
 import torch
 
@@ -10,6 +11,7 @@ from ...contract.errors import BatchError, Error
 from ...kernels.library import library
 from ...kernels.pooling import pool_bags, sum_blocks
 from ..features.bags import Bags, GridBags
+from ..optim.leaf import Held, in_backward
 
 
 class BagCalls:
@@ -20,10 +22,10 @@ class BagCalls:
     """
 
     def __init__(self):
-        # So that backward runs.
-        self._anchor = torch.zeros(0, dtype=torch.float32, requires_grad=True)
+        self.leaves: dict[int, Any] = {}  # by table, the RowsParameter of its bag
         self._announced: Bags | None = None
         self._source: Bags | None = None
+        self._joined = False  # whether a batch of several calls was looked up
         # By table, of each call that was not made: feature, result, ids.
         self._open: dict[int, deque] = {}
 
@@ -55,7 +57,7 @@ class BagCalls:
         if source is not None and _feature_of(source, bags) is not None:
             self._begin(collection, source)
             return self._next(bags)
-        if source is None and torch._C._current_graph_task_id() < 0:
+        if source is None and not (self._joined and repeats(collection.store)):
             return None
         found = self._repeated(collection, bags)
         if found is None and self._announced is not None:
@@ -76,7 +78,7 @@ class BagCalls:
 
     def _begin(self, collection, source):
         self.drop()
-        self._announced = None
+        self._announced, self._joined = None, True
         request, located, pending = collection.take(source)
         lookup = collection.lookup_of(request, located)
         pending.add(lookup)
@@ -87,7 +89,7 @@ class BagCalls:
 
         self._source = source
         columns = source.grid.split(1, dim=1) if isinstance(source, GridBags) else repeat(None)
-        for call in zip(count(), CalledLookup.apply(self._anchor, lookup, dims, some), columns,
+        for call in zip(count(), self._called(source.tables, lookup, dims, some), columns,
                         strict=False):
             self._open.setdefault(source.tables[call[0]], deque()).append(call)
 
@@ -106,17 +108,20 @@ class BagCalls:
                 lookup = lookup_of_features(collection, request, located, [feature])
                 pending.add(lookup)
                 dims = [collection.tables[bags.tables[0]].embedding_dim]
-                return CalledLookup.apply(self._anchor, lookup, dims, None)[0]
+                return self._called(bags.tables, lookup, dims, None)[0]
         return None
+
+    def _called(self, tables, lookup, dims, some):
+        return CalledLookup.apply(lookup, dims, some, *[self.leaves[table] for table in tables])
 
 
 class CalledLookup(torch.autograd.Function):
     """A `Lookup` with a result per feature; features without a gradient are not trained."""
 
     @staticmethod
-    def forward(ctx, anchor, lookup, dims, some):
-        """Pool; `some` makes the Lookup of a list of features."""
-        ctx.lookup, ctx.some, ctx.blocks = lookup, some, None
+    def forward(ctx, lookup, dims, some, *leaves):
+        """Pool; `some` makes the Lookup of a list of features, each with a RowsLeaf."""
+        ctx.lookup, ctx.some, ctx.blocks, ctx.leaves = lookup, some, None, leaves
         ctx.set_materialize_grads(False)
         if library() is not None and all(part.compiled for part in lookup.parts):
             ctx.blocks = [_Blocks(part) for part in lookup.parts]
@@ -125,22 +130,35 @@ class CalledLookup(torch.autograd.Function):
                 by_column |= each.pool()
             return tuple(by_column[column] for column in sorted(by_column))
         pooled, _ = lookup.pool(None)
-        return tuple(each.contiguous() for each in pooled.split(dims, dim=1))
+        # Tensors of their own, no views: each may be changed in place.
+        return tuple(each.clone() for each in pooled.split(dims, dim=1))
 
     @staticmethod
     def backward(ctx, *gradients):
-        kept = [feature for feature, each in enumerate(gradients) if each is not None]
+        kept = [feature for feature, each in enumerate(gradients)
+                if each is not None and each.numel()]
+        reached = [torch.zeros(0, dtype=torch.float32) if feature in kept else None
+                   for feature in range(len(gradients))]
+        if not kept:
+            ctx.lookup.done = True
+            return None, None, None, *reached
+        leaves = [ctx.leaves[feature] for feature in kept]
+        leaves[0].stage.settle()
+        Held(leaves, lambda: CalledLookup._stage(ctx, kept, gradients))
+        return None, None, None, *reached
+
+    @staticmethod
+    def _stage(ctx, kept, gradients):
         if ctx.blocks is not None and len(kept) == len(gradients):
             ends = accumulate(each.shape[1] for each in gradients)
             by_column = {end - each.shape[1]: each for end, each in zip(
                 ends, gradients, strict=True)}
             for each in ctx.blocks:
                 each.stage(by_column)
-        elif kept:
+        else:
             lookup = ctx.lookup if len(kept) == len(gradients) else ctx.some(kept)
-            lookup.stage(torch.cat([gradients[feature] for feature in kept], dim=1), None, None)
+            lookup.stage(torch.cat([gradients[feature] for feature in kept], dim=1), None)
         ctx.lookup.done = True
-        return None, None, None, None
 
 
 class _Blocks:
@@ -163,7 +181,6 @@ class _Blocks:
         layout, located = self._layout, self._part.located
         memory = torch.empty(layout.features * self._block, dtype=torch.float32)
         pool_bags(located.rows.weights, located.at, layout, out=self._rows(memory))
-        # Tensors of their own, no views: each may be changed in place.
         return {column: memory.new_empty(0).set_(
             memory.untyped_storage(), feature * self._block, (layout.samples, layout.dim),
             (layout.dim, 1))
@@ -179,6 +196,11 @@ class _Blocks:
     def _rows(self, memory):
         layout = self._layout
         return memory.as_strided((layout.samples, layout.row_width), (layout.dim, 1))
+
+
+def repeats(store):
+    """Whether a lookup may be one that activation checkpointing repeats inside a backward."""
+    return any(not pending.done for _, _, pending in store.open_batches()) and in_backward()
 
 
 def joined_bags(modules, inputs):
@@ -206,7 +228,7 @@ def joined_bags(modules, inputs):
     calls: list[Bags] = []
     for name, given in inputs.items():
         module = modules[name]
-        if module.training and module.rows.requires_grad:
+        if module.training and module.rows.trains:
             calls += [module.bags(*(each if isinstance(each, tuple) else (each,)))
                       for each in (given if isinstance(given, list) else [given])]
     if any(each.weights is not None for each in calls):

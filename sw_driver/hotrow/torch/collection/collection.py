@@ -24,8 +24,8 @@ from .bag_calls import BagCalls
 from .contents import NamedTables, TableContents
 from .eager import outside_compile
 from .hot_rows import access_counts, set_access_counts, warm
-from .result_dtype import followed
-from .rows_parameter import RowsParameter
+from .result_dtype import followed, unchanged
+from .rows_parameter import RowsParameter, refuse_scripting, rows_of
 from .saved_state import SavedState
 from .table_view import TableView
 from .table_writes import TableWrites
@@ -139,10 +139,9 @@ class HotEmbeddingBagCollection(nn.Module):
         self.contents = TableContents(groups)
         self._gradients = GradientStage(groups, memory, cold == "pooled")
         self._dtype = torch.float32  # of results
-        self._missed: list[bool] = []  # not empty after a backward of a lookup in eval()
         self._no_rows, self.calls = torch.zeros(0, dtype=torch.float32), BagCalls()
-        self.rows = RowsParameter.of(self._drop_staged, self.gradients)
-        self._trained, self.saved = TrainedBatches(self), SavedState(self)
+        self.rows = RowsParameter.of(self._gradients)
+        self._trained, self.saved = TrainedBatches(self), SavedState(self.tables, self.contents)
         self._writes = TableWrites(self, groups)
         self.optimizer = RowOptimizer(self, rule)
         if by_configs:
@@ -167,7 +166,7 @@ class HotEmbeddingBagCollection(nn.Module):
         """
         inputs = features if inputs is None else inputs
         bags = self.bags(inputs, offsets, per_sample_weights)
-        request, results = self._look_up(bags, self.training, self.rows)
+        request, results = self._look_up(bags, self.training, rows_of(self))
         found = results if self.layout.pooled else self.layout.split(request, results)
         if self._dtype != torch.float32:
             found = [each.to(self._dtype) for each in found]
@@ -176,7 +175,11 @@ class HotEmbeddingBagCollection(nn.Module):
     def _apply(self, fn, recurse=True):
         """Follow a change of dtype by the model: results have it, rows keep theirs."""
         self._dtype = followed(fn, self._dtype, "a collection has its rows")
-        return super()._apply(fn, recurse)
+        with unchanged(self):
+            return super()._apply(fn, recurse)
+
+    def __prepare_scriptable__(self):
+        refuse_scripting()
 
     def bags(self, inputs, offsets=None, per_sample_weights=None):
         """The lookups of a batch in the form that `prefetch` and `forward` also take: Bags."""
@@ -212,12 +215,13 @@ class HotEmbeddingBagCollection(nn.Module):
         list of float32[samples, dim], or, unpooled, of float32[lookups, dim]
         """
         training = self.training if training is None else training
-        rows = self.rows if rows is None else rows
-        if bags.features == 1 and training and torch.is_grad_enabled() and rows.requires_grad:
-            found = self.calls.result(self, bags)
-            if found is not None:
-                return [found]
-        request, results = self._look_up(bags, training, rows)
+        rows = rows_of(self) if rows is None else rows
+        with self._gradients.lock:
+            if bags.features == 1 and training and torch.is_grad_enabled() and rows.trains:
+                found = self.calls.result(self, bags)
+                if found is not None:
+                    return [found]
+            request, results = self._look_up(bags, training, rows)
         return self.layout.split(request, results)
 
     def lookup_of(self, request, located):
@@ -241,6 +245,10 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _look_up(self, bags, training, rows):
         """Request of Bags, and the results of its lookups: list of Tensor."""
+        with self._gradients.lock:
+            return self._look_up_alone(bags, training, rows)
+
+    def _look_up_alone(self, bags, training, rows):
         self._adopt_writes()
         differentiates = torch.is_grad_enabled() and rows.trains
         if not (training and differentiates):
@@ -254,11 +262,12 @@ class HotEmbeddingBagCollection(nn.Module):
         results = []
         for lookup in self._gradients.lookups(
                 request, located, self.layout.bag_layouts(request), self.layout.pooled):
+            lookup.leaves = (rows,) if differentiates else ()
             if pending is not None:
                 pending.add(lookup)
                 results.append(PooledLookup.apply(rows, weights, lookup))
             else:
-                lookup.trains, lookup.missed = False, self._missed if differentiates else None
+                lookup.trains, lookup.missed = False, self._gradients.missed
                 results.append(PooledLookup.apply(
                     rows if differentiates else self._no_rows, weights, lookup))
         return request, results
@@ -300,25 +309,24 @@ class HotEmbeddingBagCollection(nn.Module):
             One per group of tables with one dim and dtype; with cold="pooled" another per group,
             whose gradients are of bags with cold rows, each bag once.
         """
+        self._gradients.settle()
         return [staged.tensor for staged in self._gradients.all]
 
     def staged(self):
         """The staged gradients of rows: list of StagedGradients, one per group."""
         return list(self._gradients.rows)
 
-    def drop_staged(self, table):
-        """Drop the staged gradients of the table of that number."""
-        self.forget_missed()
-        self._gradients.drop(table)
+    def leaf(self, table):
+        """The RowsParameter of a module that looks up in the table of that number."""
+        found = self.calls.leaves[table] = RowsParameter.of(self._gradients, table)
+        self.optimizer.show(found)
+        return found
 
-    def _drop_staged(self):
-        self.forget_missed()
-        for staged in self._gradients.all:
-            staged.clear()
-
-    def forget_missed(self):
-        """Forget the backwards of lookups in `eval()`, for which `optimizer.step()` is refused."""
-        self._missed.clear()
+    def zero_grad(self, set_to_none=True):
+        """Drop the staged gradients."""
+        super().zero_grad(set_to_none)
+        with self._gradients.lock:
+            self._gradients.clear()
 
     def __reduce_ex__(self, protocol):
         """Copies, also by pickle and `torch.save`, are resident."""
@@ -329,13 +337,15 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def apply_gradients(self):
         """Apply the staged gradients; `optimizer.step()` calls this."""
-        self.agree(self._check_step, "nothing was applied, because of the optimizer")
-        self.calls.drop()
-        self._gradients.apply(self.store, self.optimizer.rule, self.batches - 1)
-        self.store.finish()
+        with self._gradients.lock:
+            self.agree(self._check_step, "nothing was applied, because of the optimizer")
+            self.calls.drop()
+            self._gradients.apply(self.store, self.optimizer.rule, self.batches - 1)
+            self.store.finish()
 
     def _check_step(self):
-        if self._missed:
+        self._gradients.check_scaled()
+        if self._gradients.missed:
             raise Error("backward reached rows that were looked up in eval(), which gathers no "
                         "gradients of rows: call train() of the embeddings before the forward, or "
                         "zero_grad() after a backward that is not for training")
@@ -434,10 +444,11 @@ class HotEmbeddingBagCollection(nn.Module):
         self._writes.adopt()
 
     def flush(self):
-        """Bring the tables up to date."""
-        self._adopt_writes()
-        self.store.flush()
-        self._gradients.finite.settle(wait=True)
+        """Bring the tables' memory up to date."""
+        with self._gradients.lock:
+            self._adopt_writes()
+            self.store.flush()
+            self._gradients.finite.settle(wait=True)
 
     def reset_cache_states(self):
         """Write back, and empty the slots."""
@@ -446,18 +457,16 @@ class HotEmbeddingBagCollection(nn.Module):
         self.store.flush()
         self.store.reset()
 
-    def table(self, name):
-        """One table: (weights [rows, dim], state or None), up to date only after `flush`."""
-        return tuple(each if each is None else TableView.of(each)
-                     for each in self.contents.table(name))
+    def table(self, name, rows=None):
+        """One table: (weights [rows, dim], state or None), TableViews that stay up to date.
 
-    def view(self, name, rows=None):
-        """TableViews of one table, up to date: its rows, which are those of a module with the
-        RowsParameter `rows`, and its state or None."""
-        self.flush()
+        `rows` is the RowsParameter of the module whose `weight` the weights are, if any.
+        """
+        if self.several_ranks:
+            self.flush()
         weights, state = self.contents.table(name)
-        return (TableView.of(weights, rows, self.several_ranks),
-                None if state is None else TableView.of(state, copied=self.several_ranks))
+        return (TableView.of(weights, self, rows, self.several_ranks),
+                None if state is None else TableView.of(state, self, copied=self.several_ranks))
 
     @property
     def embeddings(self):
@@ -466,14 +475,11 @@ class HotEmbeddingBagCollection(nn.Module):
 
     @property
     def embedding_bags(self):
-        """Tables by name, up to date, each with `weight`, `state` (None without any) and, where
-        the optimizer depends on it, `step`."""
-        step, named = self.saved.step_count(), NamedTables()
+        """The tables by name, each with `weight` and `state` as in `table`."""
+        named = NamedTables()
         for config in self.tables:
-            weight, state = self.view(config.name, self.rows)
+            weight, state = self.table(config.name, self.rows)
             named[config.name] = SimpleNamespace(weight=weight, state=state)
-            if step is not None:
-                named[config.name].step = step
         return named
 
     def sha256(self):
@@ -499,11 +505,19 @@ class HotEmbeddingBagCollection(nn.Module):
         self.saved.allow_fewer_rows = value
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        self.flush()
         for name, of_table in self._prefixes(prefix).items():
-            self.saved.put(destination, of_table, name, self.rows if keep_vars else None)
+            destination[of_table + "weight"] = self.saved_weight(
+                name, self.rows if keep_vars else None)
+
+    def saved_weight(self, name, rows=None):
+        """The rows of a table for a state dict, contiguous: a copy where state lies between."""
+        self.flush()
+        weights = self.contents.table(name)[0]
+        return TableView.of(weights.contiguous(), self, rows,
+                            self.several_ranks or not weights.is_contiguous())
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *arguments):
+        self.reset_cache_states()
         self.saved.load(self._prefixes(prefix), state_dict, prefix, *arguments)
 
     def _prefixes(self, prefix):

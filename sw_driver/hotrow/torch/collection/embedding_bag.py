@@ -9,8 +9,8 @@ from ..features.bags import Bags
 from ..features.configs import TableConfig
 from .collection import HotEmbeddingBagCollection
 from .eager import outside_compile
-from .result_dtype import followed
-from .rows_parameter import RowsParameter
+from .result_dtype import followed, unchanged
+from .rows_parameter import TableParameters, refuse_scripting, rows_of
 
 
 class HotEmbeddingBag(nn.Module):
@@ -44,6 +44,7 @@ class HotEmbeddingBag(nn.Module):
     def __init__(self, num_embeddings, embedding_dim, mode="mean", include_last_offset=False,
                  padding_idx=None, *, cache="scratchpipe", collection=None, name="bag", **options):
         super().__init__()
+        self._parameters = TableParameters()
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
         self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
         if padding_idx is not None:
@@ -58,8 +59,7 @@ class HotEmbeddingBag(nn.Module):
         self._shared, self.name = [collection], name
         self.table = [config.name for config in collection.tables].index(name)
         self._dtype = collection.tables[self.table].dtype
-        self.rows = RowsParameter.of(self._drop_staged, self._staged)
-        self.optimizer.show(self.rows)
+        self._show_rows()
 
     @property
     def collection(self):
@@ -107,34 +107,34 @@ class HotEmbeddingBag(nn.Module):
         module; sums are fp32.
         """
         if (offsets is None and per_sample_weights is None and self.padding_idx is None
-                and self.training and torch.is_grad_enabled() and self.rows.trains):
+                and self.training and torch.is_grad_enabled() and rows_of(self).trains):
             found = self.collection.calls.expected(self.table, input)
             if found is not None:
                 return found if found.dtype == self._dtype else found.to(self._dtype)
         bags = self.bags(input, offsets, per_sample_weights)
-        return self.collection.lookup(bags, self.training, self.rows)[0].to(self._dtype)
+        return self.collection.lookup(bags, self.training, rows_of(self))[0].to(self._dtype)
 
-    def _drop_staged(self):
-        self.collection.drop_staged(self.table)
+    def _show_rows(self):
+        self.rows = self.collection.leaf(self.table)
 
-    def _staged(self):
-        return self.collection.gradients()
+    def __prepare_scriptable__(self):
+        refuse_scripting()
 
     def __getstate__(self):
-        state = {**self.__dict__, "_parameters": {}}
-        return {**state, "_trains": self.rows.requires_grad}
+        return {**self.__dict__, "_parameters": TableParameters(), "_trains": self.rows.trains}
 
     def __setstate__(self, state):
         trains = state.pop("_trains")
         super().__setstate__(state)
-        self.rows = RowsParameter.of(self._drop_staged, self._staged).requires_grad_(trains)
-        self.optimizer.show(self.rows)
+        self._show_rows()
+        self.rows.requires_grad_(trains)
 
     def _apply(self, fn, recurse=True):
         """Follow a change of dtype by the model: results have it, rows keep theirs."""
         rows = self.collection.tables[self.table].dtype
         self._dtype = followed(fn, self._dtype, f"table {self.name!r} has {rows} rows")
-        return super()._apply(fn, recurse)
+        with unchanged(self):
+            return super()._apply(fn, recurse)
 
     def reset_parameters(self):
         """Draw the rows as `nn.EmbeddingBag` does; the row of `padding_idx` is zero."""
@@ -147,25 +147,25 @@ class HotEmbeddingBag(nn.Module):
 
     @property
     def weight(self):
-        """A TableView of the table's rows, up to date; no parameter."""
-        return self.collection.view(self.name, self.rows)[0]
+        """A TableView of the table's rows, which stays up to date; no parameter."""
+        return self.collection.table(self.name, self.rows)[0]
+
+    @weight.setter
+    def weight(self, value):
+        raise Error("the weight of a table of hotrow is no attribute to assign: write into it in "
+                    "place, or assign weight.data")
 
     @property
     def state(self):
-        """A view of the optimizer's state of the table's rows, up to date, or None."""
-        return self.collection.view(self.name)[1]
-
-    @property
-    def step(self):
-        """Steps of the optimizer, as `state_dict` has them, or None if none depends on them."""
-        return self.collection.saved.step_count()
+        """A view of the optimizer's state of the table's rows, or None."""
+        return self.collection.table(self.name)[1]
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        self.collection.flush()
-        self.collection.saved.put(destination, prefix, self.name,
-                                   self.rows if keep_vars else None)
+        destination[prefix + "weight"] = self.collection.saved_weight(
+            self.name, self.rows if keep_vars else None)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *arguments):
+        self.collection.reset_cache_states()
         self.collection.saved.load({self.name: prefix}, state_dict, prefix, *arguments)
 
     def extra_repr(self):

@@ -1,5 +1,7 @@
 """The dtype of results, which follows the model, while rows keep theirs."""
 
+from contextlib import contextmanager
+
 import torch
 
 from ...contract.errors import Error
@@ -27,4 +29,16 @@ def followed(fn, dtype, what):
         raise Error(f"{what} and fp32 arithmetic: a model in float64 cannot have it")
     if found.device.type == "meta":
         raise Error(f"{what} in memory: a model on the meta device cannot have it")
+    if found.is_shared() and found.device.type == "cpu":
+        raise Error(f"{what} in memory of this process: share_memory() cannot share it")
     return found.dtype
+
+
+@contextmanager
+def unchanged(module):
+    """Keep the RowsParameter of a module from a change of its dtype or device."""
+    rows = module._parameters.pop("rows")
+    try:
+        yield
+    finally:
+        module._parameters["rows"] = rows

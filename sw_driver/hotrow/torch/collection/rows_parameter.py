@@ -1,125 +1,220 @@
 """`RowsParameter`: what `parameters()` of a model shows of tables whose rows are no parameters."""
 
-import inspect
-import sys
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from ...contract.errors import Error
+from ..optim.leaf import RowsLeaf
+from ..optim.row_optimizer import RowOptimizer
+from ..optim.staging import GradientStage
 
-_ZERO_GRAD = nn.Module.zero_grad.__code__
-_CLIPS = {inspect.unwrap(each).__code__
-          for each in (nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_)}
-_TRAINS: Any = torch.Tensor.requires_grad
-_DATA = torch.Tensor.data.__get__  # type: ignore[attr-defined]
-_LOADING = ("_split_optim_state_dict", "_unflatten_optim_state_dict")
+_TENSOR: Any = torch.Tensor
+_TRAINS, _DATA, _GRAD = (
+    _TENSOR.requires_grad.__get__, _TENSOR.data.__get__, _TENSOR.grad.__get__)
 _REFUSED = frozenset((
-    "abs", "add", "add_", "addcdiv", "addcmul", "clamp", "clamp_max", "clamp_min", "clip", "clone",
-    "copy_", "div", "dist", "fill_", "flatten", "lerp", "lerp_", "linalg_norm",
-    "linalg_vector_norm", "mean", "mul", "mul_", "norm", "normal_", "pow", "ravel", "reshape",
-    "rmul", "rsub", "square", "sub", "sub_", "sum", "uniform_", "vector_norm", "view", "zero_"))
+    "abs", "add", "addcdiv", "addcmul", "clamp", "clamp_max", "clamp_min", "clip", "clone",
+    "copy", "div", "dist", "fill", "flatten", "lerp", "linalg_norm", "linalg_vector_norm", "mean",
+    "mul", "norm", "normal", "pow", "ravel", "reshape", "rmul", "rsub", "square", "sub", "sum",
+    "uniform", "vector_norm", "view", "zero"))
+_HARMLESS = ("detach_", "requires_grad_", "share_memory_", "rename_")
 
 
-class RowsParameter(nn.Parameter):
+def plain(func: Any, args: tuple, kwargs: dict | None = None) -> Any:
+    """Call a function of PyTorch as if its arguments were plain tensors."""
+    return _TENSOR.__torch_function__(func, (), args, kwargs or {})
+
+
+class RowsParameter(nn.Parameter, RowsLeaf):
     """A parameter without elements, through which calls on the model reach rows.
 
-    `model.requires_grad_(False)` freezes the rows, and `model.zero_grad()` drops their staged
-    gradients. Its own `grad` is None, so that optimizers pass it by. Clipping without the staged
-    gradients, other code that reads `grad` while some are staged, and arithmetic on it, of a
-    penalty or an average of parameters, would leave the rows out: they are refused.
+    Backward runs to it. `model.requires_grad_(False)` freezes the rows. Its `grad`, without
+    elements, is present while gradients of rows of its module are staged; where it is set to None
+    or zeroed, as by `model.zero_grad()`, these are dropped. A step of an optimizer of PyTorch that
+    has it among its parameters removes its `grad` and keeps the staged gradients. Arithmetic on it,
+    of a penalty or an average of parameters, would leave the rows out: it is refused.
     """
 
-    _drop: Callable[[], None]
-    _staged: Callable[[], list]
-
     @classmethod
-    def of(cls, drop, staged):
-        """A RowsParameter; `drop` is called by `zero_grad` of a module that has it, and `staged`
-        returns the tensors whose `grad` are the staged gradients."""
+    def of(cls, stage: GradientStage, table: int | None = None) -> RowsParameter:
+        """The parameter of a module that looks up in one table, or in all with None."""
         found = cls(torch.empty(0, dtype=torch.float32))
-        found._drop, found._staged = drop, staged
+        found.pending, found.stage, found.table, found.in_step = [], stage, table, False
+        found.register_post_accumulate_grad_hook(RowsParameter._accumulated)
         return found
 
     @property
-    def grad(self):
-        frame = sys._getframe(1)
-        if frame.f_code is _ZERO_GRAD:
-            self._drop()
-            return
-        # Before Python 3.12 a list comprehension has a frame of its own.
-        for each in (frame, frame.f_back):
-            if each is not None and each.f_code in _CLIPS:
-                self._check_clipped(each.f_locals.get("parameters"))
-                return
-        if not _knows_rows(frame) and any(each.grad is not None for each in self._staged()):
-            raise Error("grad of parameters() leaves the gradients of hotrow's rows out: take "
-                        "[*model.parameters(), *collection.gradients()], without parameters that "
-                        "have no elements")
-
-    @grad.setter
-    def grad(self, value):
-        pass
+    def trains(self) -> bool:
+        """Whether rows train."""
+        return plain(_TRAINS, (self,))
 
     @property
-    def requires_grad(self):
-        """Whether rows train; False for `torch.distributed.checkpoint`, which would demand the
-        state of this parameter in the dense optimizer, where it has none."""
-        if sys._getframe(1).f_code.co_name in _LOADING:
-            return False
-        return _TRAINS.__get__(self)
+    def marker(self) -> Any:
+        """Its `grad`."""
+        return plain(_GRAD, (self,))
 
-    @requires_grad.setter
-    def requires_grad(self, value):
-        _TRAINS.__set__(self, value)
-
-    @property
-    def trains(self):
-        """Whether rows train, at once."""
-        with torch._C.DisableTorchFunctionSubclass():
-            return _TRAINS.__get__(self)
-
-    def _check_clipped(self, parameters):
-        """Raise Error if staged gradients are not among the clipped ones."""
-        clipped = {id(each) for each in parameters} if isinstance(parameters, list) else set()
-        if any(each.grad is not None and id(each) not in clipped for each in self._staged()):
-            raise Error("clipping of parameters() leaves the gradients of hotrow's rows out: clip "
-                        "[*model.parameters(), *collection.gradients()], with the collection that "
-                        "convert() returned")
+    def _accumulated(self) -> None:
+        """Stage what the backward that reached this parameter found."""
+        with self.stage.lock:
+            pending, self.pending = self.pending, []
+            for held in pending:
+                held()
+            marker = self.stage.marked(self)
+            self.grad = RowsGradient.of(self.stage) if marker is None else marker
+            self.stage.mark(self, self.grad)
 
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        if getattr(func, "__name__", "").strip("_") in _NAMES:
-            raise Error(f"{func.__name__}() of a parameter that hotrow's tables show in the place "
+    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name.strip("_") in _REFUSED and not any(
+                each.in_step for each in flat(args) if isinstance(each, RowsParameter)):
+            raise Error(f"{name}() of a parameter that hotrow's tables show in the place "
                         f"of their rows would leave the rows out: use state_dict(), in which "
                         f"whole tables are, or the collection's table()")
-        result = torch._C._disabled_torch_function_impl(func, types, args, kwargs or {})
-        if func == _DATA or getattr(func, "__name__", "") == "detach":
+        result = plain(func, args, kwargs)
+        if func == _DATA or name == "detach":
             return result.as_subclass(DetachedRows)
         return result
-
-
-def _knows_rows(frame):
-    """Whether a frame that reads gradients is of PyTorch, hotrow or a method of an optimizer."""
-    if frame.f_globals.get("__name__", "").startswith(("torch.", "hotrow.")):
-        return True
-    for _ in range(3):
-        if frame is not None:
-            if isinstance(frame.f_locals.get("self"), torch.optim.Optimizer):
-                return True
-            frame = frame.f_back
-    return False
 
 
 class DetachedRows(torch.Tensor):
     """A detached RowsParameter, with the same refusals."""
 
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        function: Any = RowsParameter.__torch_function__
-        return function.__func__(cls, func, types, args, kwargs)
+    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        return RowsParameter.__torch_function__(func, types, args, kwargs)
 
 
-_NAMES = frozenset(name.strip("_") for name in _REFUSED)
+class RowsGradient(torch.Tensor):
+    """`grad` of a RowsParameter: it records what is done to gradients in place.
+
+    Attributes
+    ----------
+    zeroed, scaled : bool
+        Whether it was set to zero, or changed otherwise without the staged gradients.
+    """
+
+    zeroed = scaled = False
+    _stage: GradientStage
+
+    @classmethod
+    def of(cls, stage: GradientStage) -> RowsGradient:
+        found = torch.zeros(0, dtype=torch.float32).as_subclass(cls)
+        found._stage = stage
+        return found
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        name, result = getattr(func, "__name__", ""), plain(func, args, kwargs)
+        tensors = list(flat(args))
+        markers = [each for each in flat(args[:1]) if isinstance(each, RowsGradient)]
+        if markers and (func == _DATA or name == "detach"):
+            return markers[0]
+        if name.endswith("_") and not name.endswith("__") and name not in _HARMLESS:
+            for marker in markers:
+                marker._record(name, tensors)
+        return result
+
+    def _record(self, name: str, tensors: list) -> None:
+        staged = [each for each in self._stage.all
+                  if any(each.values is tensor for tensor in tensors)]
+        if name.endswith("zero_"):
+            self.zeroed = True
+        elif "unscale" in name:  # by a GradScaler, which unscales per optimizer
+            for each in staged:
+                each.unscaled()
+        elif not staged:
+            self.scaled = True
+
+
+def rows_of(module: Any) -> RowsParameter:
+    """The RowsParameter of a module.
+
+    Raises
+    ------
+    Error
+        Another tensor is in its place.
+    """
+    rows = module.rows
+    if type(rows) is not RowsParameter:
+        raise Error(f"{type(module).__name__}.rows was replaced by a {type(rows).__name__}: its "
+                    f"tables are no parameters, and functional_call(), fully_shard(), swapped or "
+                    f"assigned parameters do not reach their rows. Leave the module out")
+    return rows
+
+
+_REPLACED = frozenset((
+    "weight", "weight_orig", "weight_mask", "weight_g", "weight_v", "weight_u", "weight_bar"))
+
+
+class TableParameters(dict):
+    """Parameters of a module that looks up in tables: `rows`, and no `weight`.
+
+    Functions of PyTorch that replace a parameter `weight` (pruning, parametrizations, assignment)
+    ask for it here.
+    """
+
+    def _check(self, name: Any) -> None:
+        if name in _REPLACED:
+            raise Error("the weight of a table of hotrow is no parameter, and cannot be pruned, "
+                        "parametrized, replaced or assigned: write into it in place, or do so "
+                        "before convert()")
+
+    def __contains__(self, name: object) -> bool:
+        self._check(name)
+        return super().__contains__(name)
+
+    def __getitem__(self, name: Any) -> Any:
+        self._check(name)
+        return super().__getitem__(name)
+
+    def __delitem__(self, name: Any) -> None:
+        self._check(name)
+        super().__delitem__(name)
+
+
+def refuse_scripting() -> None:
+    """Raise Error, for `__prepare_scriptable__` of a module."""
+    raise Error("a lookup of hotrow cannot be compiled by torch.jit.script(): it needs the ids of "
+                "each batch in Python. Script the rest of the model")
+
+
+def flat(args: Any) -> Iterator[torch.Tensor]:
+    """The tensors among arguments, also in lists and tuples."""
+    for each in args:
+        if isinstance(each, torch.Tensor):
+            yield each
+        elif isinstance(each, (list, tuple)):
+            yield from flat(each)
+
+
+def _shown(optimizer: torch.optim.Optimizer) -> list[RowsParameter]:
+    """The RowsParameters of an optimizer of other parameters."""
+    if isinstance(optimizer, RowOptimizer):
+        return []
+    return [each for group in optimizer.param_groups for each in group["params"]
+            if type(each) is RowsParameter]
+
+
+def _begin_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    for rows in _shown(optimizer):
+        rows.in_step = True
+
+
+def _end_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    for rows in _shown(optimizer):
+        rows.in_step = False
+        rows.stage.unmark(rows)
+        rows.grad = None
+
+
+register_optimizer_step_pre_hook(_begin_step)
+register_optimizer_step_post_hook(_end_step)

@@ -1,12 +1,15 @@
 """`TableView`: a table as `weight` and `state_dict()` show it, where a module has a parameter."""
 
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any
+from weakref import ref
 
 import torch
 
 from ...contract.errors import Error
+from .rows_parameter import flat, plain
+
+_TENSOR: Any = torch.Tensor
 
 
 class TableView(torch.Tensor):
@@ -15,49 +18,62 @@ class TableView(torch.Tensor):
     What would have no effect on the rows has one, or is refused: `data` counts writes,
     `requires_grad` freezes the rows, and a gradient that reaches the view, of a penalty on
     `weight`, is an error, as are its `grad` and its hooks. Copies, also by pickle, are plain
-    tensors.
+    tensors. A view that was taken before a step shows the rows after it.
     """
 
     _rows: Any
     _copied: bool
+    _owner: Any
 
     @classmethod
-    def of(cls, table, rows=None, copied=False):
+    def of(cls, table, owner=None, rows=None, copied=False):
         """A view of a tensor.
 
         Parameters
         ----------
         table : Tensor
+        owner : HotEmbeddingBagCollection, optional
+            Flushed before the view is read or written.
         rows : RowsParameter, optional
             Of the module whose weight this is; its `requires_grad` is that of the view.
         copied : bool
             Whether the tensor is a copy, so that writes would be lost: they are refused.
         """
-        trains = rows is not None and rows.requires_grad
+        trains = rows is not None and rows.trains
         view = torch.Tensor._make_subclass(cls, table.detach(), trains)
         view._rows, view._copied = rows, copied
+        view._owner = None if owner is None or copied else ref(owner)
         if trains:
-            with torch._C.DisableTorchFunctionSubclass():
-                view.register_hook(_refuse_gradient)
+            plain(_TENSOR.register_hook, (view, _refuse_gradient))
         return view
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         given = args[0] if args else None
+        if func not in _WITHOUT_CONTENTS:
+            for view in flat((*args, *(kwargs or {}).values())):
+                if isinstance(view, TableView):
+                    view._refresh()
         if isinstance(given, TableView):
             name = getattr(func, "__name__", "")
             if given._copied and (name == "__setitem__" or name[-1:] == "_" != name[-2:-1]):
-                raise Error("weights of several processes are copies, and a write into one would "
-                            "be lost: change a state_dict() and load it")
+                raise Error("weights of several processes, and those in state_dict() beside the "
+                            "state of their optimizer, are copies, and a write into one would be "
+                            "lost: load_state_dict() takes a changed state_dict()")
             if func in _HANDLED:
                 return _HANDLED[func](*args, **(kwargs or {}))
-        return torch._C._disabled_torch_function_impl(func, types, args, kwargs or {})
+        return plain(func, args, kwargs)
+
+    def _refresh(self):
+        owner = self._owner and self._owner()
+        if owner is not None:
+            owner.flush()
 
     def __deepcopy__(self, memo):
-        return deepcopy(self.detach(), memo)
+        return memo.setdefault(id(self), self.detach().clone())
 
     def __reduce_ex__(self, protocol):
-        return self.detach().__reduce_ex__(protocol)
+        return self.detach().clone().__reduce_ex__(protocol)
 
 
 def _refuse_gradient(_):
@@ -67,7 +83,9 @@ def _refuse_gradient(_):
 
 
 def _data(view):
-    return TableView.of(view, copied=view._copied)
+    found = TableView.of(view, copied=view._copied)
+    found._owner = view._owner
+    return found
 
 
 def _set_data(view, value):
@@ -81,22 +99,20 @@ def _set_data(view, value):
 
 def _set_requires_grad(view, value=True):
     if view._rows is None:
-        with torch._C.DisableTorchFunctionSubclass():
-            return view.requires_grad_(value)
+        return plain(_TENSOR.requires_grad_, (view, value))
     view._rows.requires_grad_(value)
     return view
 
 
 def _refuse(what):
     def refuse(view, *_):
-        if view._rows is not None and view._rows.requires_grad:
+        if view._rows is not None and view._rows.trains:
             raise Error(f"the weight of a table has no {what}: gradients of rows are staged, see "
                         f"gradients() of the collection")
 
     return refuse
 
 
-_TENSOR: Any = torch.Tensor
 _HANDLED: dict[Any, Callable] = {
     _TENSOR.data.__get__: _data, _TENSOR.data.__set__: _set_data,
     _TENSOR.requires_grad_: _set_requires_grad,
@@ -105,3 +121,8 @@ _HANDLED: dict[Any, Callable] = {
     _TENSOR.register_hook: _refuse("hooks"),
     _TENSOR.register_post_accumulate_grad_hook: _refuse("hooks"),
 }
+_WITHOUT_CONTENTS = frozenset((
+    *_HANDLED, _TENSOR.shape.__get__, _TENSOR.dtype.__get__, _TENSOR.device.__get__,
+    _TENSOR.requires_grad.__get__, _TENSOR.is_leaf.__get__, _TENSOR.ndim.__get__, _TENSOR.size,
+    _TENSOR.dim, _TENSOR.numel, _TENSOR.stride, _TENSOR.is_contiguous, _TENSOR.__len__)) - {
+        _TENSOR.data.__set__}

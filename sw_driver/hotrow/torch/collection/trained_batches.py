@@ -3,6 +3,7 @@
 import torch
 
 from ...contract.errors import Error
+from .bag_calls import repeats
 
 
 class TrainedBatches:
@@ -38,8 +39,7 @@ class TrainedBatches:
         comes = request is not None and request.source.equals(bags)
         # Inside backward, activation checkpointing repeats a lookup. Elsewhere a batch is repeated
         # only if another one was prefetched in the next place.
-        if (self._part is not None or torch._C._current_graph_task_id() >= 0
-                or (request is not None and not comes)):
+        if self._part is not None or (request is not None and not comes) or repeats(store):
             collection.layout.check_weights(bags)
             again = store.take_again(bags)
             if again is not None:

@@ -112,6 +112,8 @@ class FeatureLayout:
 
     def split(self, request, results):
         """Results of the lookups by the caller's features: list of Tensor."""
+        if len(request.order) == 1:
+            return list(results)  # no view, so that it may be changed in place
         if self.pooled:
             return list(results[0].split([self._dims[table] for table in request.source.tables],
                                          dim=1))

@@ -11,10 +11,8 @@ from ..memory.slot_memory import to_device
 from .arithmetic import sum_duplicates
 
 
-class StagedGradients:
-    """Staged gradients of the rows of one group of tables.
-
-    One backward sums duplicates of a row in lookup order; several backwards add up in their order.
+class Staged:
+    """A tensor whose `grad` are staged gradients.
 
     Attributes
     ----------
@@ -22,6 +20,50 @@ class StagedGradients:
         Its `grad` is float32[u, D], or None while nothing is staged: clipping, a gradient scaler
         and `zero_grad` work on it. The tensor has no values, and nobody can train, broadcast or
         average it as a parameter.
+    """
+
+    _changed, _version = False, 0
+
+    def __init__(self, dim: int, device: str | torch.device = "cpu") -> None:
+        self.tensor = torch.zeros(0, dim, dtype=torch.float32, requires_grad=True, device=device)
+
+    @property
+    def values(self) -> torch.Tensor | None:
+        return self.tensor.grad
+
+    @property
+    def changed(self) -> bool:
+        """Whether others changed the gradients in place, by clipping or the like."""
+        return self._changed or (self.values is not None and self.values._version != self._version)
+
+    def unscaled(self) -> None:
+        """Take the gradients as they are for unchanged."""
+        if self.values is not None:
+            self._version = self.values._version
+
+    def first_not_finite(self) -> int:
+        """Number of the first gradient with an element that is not finite, or -1."""
+        return first_not_finite(self.values)  # a caller may have changed them, through .data, too
+
+    def clear(self) -> None:
+        self.tensor.grad, self._changed = None, False
+
+    def _set(self, gradient: torch.Tensor) -> None:
+        """Make a gradient of any number of rows the tensor's `grad`."""
+        changed, self.tensor.grad = self.changed, None
+        # PyTorch wants both to have one shape; an expanded scalar takes no memory.
+        self.tensor.data = gradient.new_zeros(1, 1).expand(gradient.shape)
+        self.tensor.grad = gradient
+        self._changed, self._version = changed, gradient._version
+
+
+class StagedGradients(Staged):
+    """Staged gradients of the rows of one group of tables.
+
+    One backward sums duplicates of a row in lookup order; several backwards add up in their order.
+
+    Attributes
+    ----------
     places : int32[u], int64[u] or None
         Place of each row in the store; None if several batches may have copies of a row, or if
         the rows are not in the store's own memory.
@@ -37,13 +79,8 @@ class StagedGradients:
     _bypassed: bool
 
     def __init__(self, dim, device="cpu"):
-        self.tensor = torch.zeros(
-            0, dim, dtype=torch.float32, requires_grad=True, device=device)
+        super().__init__(dim, device)
         self.clear()
-
-    @property
-    def values(self):
-        return self.tensor.grad
 
     @property
     def rows(self):
@@ -108,11 +145,7 @@ class StagedGradients:
         self._rows = None
         if located.batch is not None and located.batch not in self.batches:
             self.batches.append(located.batch)
-        set_gradient(self.tensor, sums)
-
-    def first_not_finite(self):
-        """Number of the first gradient with an element that is not finite, or -1."""
-        return first_not_finite(self.values)  # a caller may have changed them, through .data, too
+        self._set(sums)
 
     def row_of(self, number):
         """Flat row of the gradient of that number: int64[1]."""
@@ -126,7 +159,7 @@ class StagedGradients:
             self.clear()
 
     def clear(self):
-        self.tensor.grad = None
+        super().clear()
         self._rows, self._lookups, self.batches = torch.empty(0, dtype=torch.int64), [], []
         self.places = self._grouper = None
         self._bypassed = False
@@ -138,9 +171,10 @@ class StagedGradients:
         return self.batches == [located.batch] or not (self._bypassed or located.bypassed)
 
     def _set_rows(self, rows, sums):
+        changed = self.changed
         self.clear()
-        self._rows = rows
-        set_gradient(self.tensor, sums)
+        self._rows, self._changed = rows, changed
+        self._set(sums)
 
 
 def _rows_of(groups, flat):
@@ -150,7 +184,7 @@ def _rows_of(groups, flat):
     return rows
 
 
-class StagedBags:
+class StagedBags(Staged):
     """Staged gradients of bags whose rows the card pooled, and which rows each bag has.
 
     Attributes
@@ -159,17 +193,11 @@ class StagedBags:
         Flat row of each lookup.
     bags : int64[n]
         Row of `values` of each lookup.
-    tensor : Tensor
-        As in `StagedGradients`; its `grad` is float32[bags, D].
     """
 
     def __init__(self, dim):
-        self.tensor = torch.zeros(0, dim, dtype=torch.float32, requires_grad=True)
+        super().__init__(dim)
         self.rows = self.bags = torch.empty(0, dtype=torch.int64)
-
-    @property
-    def values(self):
-        return self.tensor.grad
 
     def add(self, rows, bags, gradients):
         """Stage the gradients float32[bags, D] of one backward for lookups int64[n]."""
@@ -182,11 +210,7 @@ class StagedBags:
             bags = torch.cat((self.bags, bags + len(self.values)))
             gradients = torch.cat((self.values, gradients))
         self.rows, self.bags = rows, bags
-        set_gradient(self.tensor, gradients)
-
-    def first_not_finite(self):
-        """See `StagedGradients`."""
-        return first_not_finite(self.values)
+        self._set(gradients)
 
     def row_of(self, number):
         """Flat row of the first lookup of the bag of that number: int64[1]."""
@@ -197,14 +221,3 @@ class StagedBags:
         self.rows, self.bags = self.rows[chosen], self.bags[chosen]
         if not len(self.rows):
             self.clear()
-
-    def clear(self):
-        self.tensor.grad = None
-
-
-def set_gradient(tensor, gradient):
-    """Make a gradient of any number of rows the tensor's `grad`."""
-    tensor.grad = None
-    # PyTorch wants both to have one shape; an expanded scalar takes no memory.
-    tensor.data = gradient.new_zeros(1, 1).expand(gradient.shape)
-    tensor.grad = gradient

@@ -11,6 +11,7 @@ from ...kernels.grouping import Grouper
 from ...kernels.pooling import BagLayout, pool_bags, sum_gradients
 from ..memory.slot_memory import to_device
 from .arithmetic import pool
+from .leaf import Held
 
 if TYPE_CHECKING:
     from ..features.grouping import Segment
@@ -57,12 +58,15 @@ class Lookup:
         Whether backward stages gradients of rows.
     missed : list, optional
         Gets an element by a backward that stages none.
+    leaves : sequence of RowsLeaf
+        Backward stages gradients if it accumulates one in one of these.
     """
 
     def __init__(self, parts, pooled, memory):
         self.parts, self.pooled, self._memory = parts, pooled, memory
         self.done, self.trains = False, True
         self.missed: list[bool] | None = None
+        self.leaves: tuple[Any, ...] = ()
 
     def pool(self, weights):
         """The result of all parts, and the rows that the gradient of `weights` needs.
@@ -91,8 +95,14 @@ class Lookup:
                           strict=True)
         return torch.cat([pieces[column] for column in sorted(pieces)], dim=1)
 
-    def stage(self, gradients, weights, rows):
-        """Stage the gradients of `pool`'s result; return the gradient of the weights, or None."""
+    def hold(self, stage):
+        """Call `stage()` when the backward in progress accumulates gradients in the leaves."""
+        if self.leaves:
+            self.leaves[0].stage.settle()
+            Held(self.leaves, stage)
+
+    def stage(self, gradients, weights):
+        """Stage the gradients of `pool`'s result."""
         if self.missed is not None:
             self.missed[:] = [True]
         for part in self.parts if self.trains else ():
@@ -105,8 +115,9 @@ class Lookup:
             else:
                 _stage_part(part, _by_bag(gradients, part.layout), here, self.pooled)
         self.done = True
-        if rows is None:
-            return None
+
+    def weight_gradients(self, gradients, rows):
+        """The gradient of the weights: float32[n]."""
         return torch.cat([
             (_by_bag(gradients, part.layout)[
                 to_device(_bags(part.segment), gradients.device)] * here).sum(1)
@@ -178,10 +189,13 @@ class PooledLookup(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradients):
-        weights, *rows = ctx.saved_tensors
-        if gradients is None:
-            ctx.lookup.done = True
-            return None, None, None
+        (weights, *rows), lookup = ctx.saved_tensors, ctx.lookup
+        if gradients is None or not gradients.numel():
+            lookup.done = True
+            return None, None if weights is None else torch.zeros_like(weights), None
         if gradients.shape[1] > 1 and gradients.stride(1) != 1:
             gradients = gradients.contiguous()
-        return None, ctx.lookup.stage(gradients, weights, rows if ctx.weighs else None), None
+        reached = torch.zeros(0, dtype=torch.float32) if ctx.needs_input_grad[0] else None
+        if reached is not None:
+            lookup.hold(lambda: lookup.stage(gradients, weights))
+        return reached, lookup.weight_gradients(gradients, rows) if ctx.weighs else None, None

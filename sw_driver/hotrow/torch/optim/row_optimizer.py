@@ -1,14 +1,12 @@
 """`collection.optimizer`: the `torch.optim.Optimizer` of a collection's rows."""
 
 import math
-import sys
 from copy import copy
 
 import torch
 from torch import nn
 
 from ...contract.errors import Error
-from . import distributed_checkpoint
 from .rules import OPTIMIZERS, Rule
 
 # Hyperparameters of the optimizers of torch.optim.
@@ -23,6 +21,8 @@ class RowOptimizer(torch.optim.Optimizer):
     Schedules set `param_groups[0]["lr"]` as usual, likewise `weight_decay`, and Adam's `betas` and
     `eps`. Clip with
     `torch.nn.utils.clip_grad_norm_([*model.parameters(), *collection.gradients()], norm)`.
+    Its one parameter group has the `rows` of the modules, and the tensors whose `grad` are the
+    staged gradients.
 
     Parameters
     ----------
@@ -38,19 +38,7 @@ class RowOptimizer(torch.optim.Optimizer):
         tuned = {name: getattr(rule, name) for name in rule.tuned}
         steps = {"step": rule.steps} if rule.counts_steps else {}
         super().__init__([*self._shown, *collection.gradients()], {**tuned, **steps})
-        self.state[collection.rows] = {}  # generic code then makes no state by a step
         self._complete = True
-
-    @property
-    def param_groups(self):
-        """One group: the modules' `rows`, and the tensors whose `grad` are the staged gradients."""
-        if distributed_checkpoint.called_by_it(sys._getframe(1)):
-            return [distributed_checkpoint.group_of(self._shown, self._options())]
-        return self._groups
-
-    @param_groups.setter
-    def param_groups(self, groups):
-        self._groups = groups
 
     def show(self, rows):
         """Let a module's RowsParameter be among the parameters, instead of the collection's."""
@@ -86,8 +74,7 @@ class RowOptimizer(torch.optim.Optimizer):
         return loss
 
     def zero_grad(self, set_to_none=True):
-        super().zero_grad(set_to_none)
-        self._collection.forget_missed()
+        self._collection.zero_grad(set_to_none)
 
     def tuned_rule(self):
         """The rule with what the parameter group holds.
@@ -122,47 +109,38 @@ class RowOptimizer(torch.optim.Optimizer):
 
         `access_counts` int64[3, n] are tables, rows and counts of the device's access counters, if
         it counts: policies and hot rows depend on them. There is a column per counter, so that the
-        shape is always the same. `torch.distributed.checkpoint` gets no state of tables, which the
-        model's state dict has.
+        shape is always the same. It is a plain dict of tensors and numbers, which
+        `torch.distributed.checkpoint.save` takes, too; its `get_state_dict` does not take this
+        optimizer.
         """
-        params, frame = list(range(len(self._shown))), sys._getframe(1)
-        if distributed_checkpoint.called_by_it(frame):
-            distributed_checkpoint.check_call(frame, self, self._shown)
-            return {"state": {}, "param_groups": [
-                distributed_checkpoint.group_of(params, self._options())]}
-        group, states = self._options(), self._collection.row_states()
-        counts = group.pop("access_counts", None)
-        return {"optimizer": self.rule.name, "state": {0: states} if states else {},
-                "param_groups": [{**group, "params": params}],
-                **({} if counts is None else {"access_counts": counts})}
-
-    def _options(self):
-        """What the parameter group holds, and the access counts, if there are any."""
-        group = {name: each for name, each in self.param_groups[0].items() if name != "params"}
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        group, states = dict(self.param_groups[0]), self._collection.row_states()
+        found = {"optimizer": self.rule.name, "state": {0: states} if states else {},
+                 "param_groups": [{**group, "params": list(range(len(self._shown)))}]}
         counts = self._collection.access_counts()
-        if counts is None:
-            return group
-        missing = self._collection.counters - counts.shape[1]
-        return {**group, "access_counts": nn.functional.pad(counts, (0, max(0, missing)))}
+        if counts is not None:
+            missing = self._collection.counters - counts.shape[1]
+            found["access_counts"] = nn.functional.pad(counts, (0, max(0, missing)))
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            found = hook(self, found) or found
+        return found
 
     def load_state_dict(self, state_dict):
-        if distributed_checkpoint.called_by_it(sys._getframe(1)):
-            self._load_options(distributed_checkpoint.options_of(state_dict))
-            return
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = hook(self, state_dict) or state_dict
         given = state_dict.get("optimizer", self.rule.name)
         if given != self.rule.name:
             raise Error(f"this is the state of {given!r}, and the tables train with "
                         f"{self.rule.name!r}")
         self._collection.load_row_states(state_dict["state"].get(0, {}))
-        self._load_options({**state_dict["param_groups"][0],
-                            "access_counts": state_dict.get("access_counts")})
-
-    def _load_options(self, options):
-        counts = options.get("access_counts")
-        self.param_groups[0] |= {name: each for name, each in options.items()
-                                 if name not in ("params", "access_counts")}
+        group = state_dict["param_groups"][0]
+        self.param_groups[0] |= {name: group[name] for name in group if name != "params"}
+        counts = state_dict.get("access_counts")
         if counts is not None:
             self._collection.set_access_counts(counts[:, counts[2] > 0])
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
 
 
 def rule_of(optimizer, lr):

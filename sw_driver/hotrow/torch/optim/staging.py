@@ -1,13 +1,20 @@
 """The staged gradients of all groups of a collection, and the step that applies them."""
 
+import threading
+import warnings
+from typing import Any
+
 import torch
 
+from ...contract.errors import Error
 from ..memory.recycled import RecycledMemory
 from .finite_check import DeferredFiniteCheck, FiniteCheck
 from .gradients import StagedBags, StagedGradients
+from .leaf import RowsLeaf
 from .lookup import Lookup, LookupPart
 
 _ROW_BYTES = 8  # of the number of a row
+_UNSTEPPED = 64  # batches of a module without a step, of which the user is warned
 
 
 class GradientStage:
@@ -26,9 +33,17 @@ class GradientStage:
     groups : tuple of TableGroup
     rows : list of StagedGradients, one per group
     finite : FiniteCheck
+    lock : RLock
+        Of forward, staging and step, for threads that share a model.
+    missed : list of bool
+        Not empty after a backward of a lookup in `eval()`.
     """
 
     def __init__(self, groups, memory, bags=False):
+        self.lock, self.missed = threading.RLock(), []
+        self._marks: dict[int, tuple[RowsLeaf, Any]] = {}
+        self._unstepped: dict[int, int] = {}
+        self._warned = False
         self.groups = tuple(groups)
         self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
         self._bags = [StagedBags(group.kind.dim) for group in groups] if bags else []
@@ -42,6 +57,7 @@ class GradientStage:
     @property
     def empty(self):
         """Whether nothing is staged."""
+        self.settle()
         return all(staged.values is None for staged in self.all)
 
     @property
@@ -73,13 +89,52 @@ class GradientStage:
             return [Lookup(parts, True, self._memory)]
         return [Lookup([part], False, self._memory) for part in parts]
 
+    def mark(self, leaf, marker):
+        """Record that gradients are staged which a leaf shows by its `grad`."""
+        self._marks[id(leaf)] = leaf, marker
+        count = self._unstepped[id(leaf)] = self._unstepped.get(id(leaf), 0) + 1
+        if count > _UNSTEPPED and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"gradients of rows of {count} batches were staged and none was applied: call "
+                f"step() of the collection's optimizer, beside that of the model's. An optimizer "
+                f"of PyTorch does not train rows", stacklevel=2)
+
+    def marked(self, leaf):
+        """The marker of a leaf, or None."""
+        return self._marks.get(id(leaf), (None, None))[1]
+
+    def unmark(self, leaf):
+        """Keep the staged gradients of a leaf whatever happens to its `grad`."""
+        with self.lock:
+            self.settle()
+            self._marks.pop(id(leaf), None)
+
+    def settle(self):
+        """Drop the gradients of leaves whose `grad` was removed or zeroed."""
+        with self.lock:
+            for key, (leaf, marker) in list(self._marks.items()):
+                if leaf.marker is not None and not marker.zeroed:
+                    continue
+                del self._marks[key]
+                leaf.grad = None
+                self.drop(leaf.table)
+
+    def clear(self):
+        """Drop all gradients."""
+        self.drop(None)
+        for leaf, _ in self._marks.values():
+            leaf.grad = None
+        self._marks.clear()
+
     def drop(self, table):
-        """Drop the gradients of the table of that number."""
+        """Drop the gradients of the table of that number; of all with None."""
+        self.missed.clear()
         for number, each in enumerate(self.all):
             group = self.groups[number % len(self.groups)]
-            if table not in group.numbers or each.values is None:
+            if each.values is None or (table is not None and table not in group.numbers):
                 continue
-            if len(group.numbers) == 1:
+            if table is None or len(group.numbers) == 1:
                 each.clear()
                 continue
             tables = torch.from_numpy(group.tables.locate(each.rows).table)
@@ -94,3 +149,16 @@ class GradientStage:
             if staged.values is not None:
                 store.apply_bags(group, staged, rule)
                 staged.clear()
+        self._unstepped.clear()
+        self.clear()
+
+    def check_scaled(self):
+        """Raise Error if `grad` of parameters was changed in place, and no staged gradient."""
+        self.settle()
+        for leaf, marker in self._marks.values():
+            if (marker.scaled or leaf.marker is not marker) and not any(
+                    each.changed for each in self.all):
+                raise Error("gradients of parameters() were clipped or changed without those of "
+                            "hotrow's rows, and nothing was applied: clip [*model.parameters(), "
+                            "*collection.gradients()], with the collection that convert() "
+                            "returned; zero_grad() drops the gradients")

@@ -67,7 +67,7 @@ class FedCollection:
         else:
             bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
         trains = torch.is_grad_enabled() and any(
-            each.training and each.rows.requires_grad for each in self._lookups)
+            each.training and each.rows.trains for each in self._lookups)
         if trains:
             self.collection.prefetch(bags)
         looks_up = bags.lookups > 0

@@ -68,7 +68,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         self.ranks = ranks
         self.layout = FeatureLayout(self.tables, sharding.spans, bounds_check_mode, is_weighted)
         self.store = ShardedStore(self.store, sharding, ranks)
-        self.contents = ShardedContents(sharding, ranks)
+        self.contents = self.saved.contents = ShardedContents(sharding, ranks)
         self._gradients.groups = tuple(sharding.spans)
         self._gradients.finite = AgreedFiniteCheck(ranks)
         if options.get("initialise", True):

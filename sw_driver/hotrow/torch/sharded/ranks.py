@@ -129,7 +129,7 @@ def average_gradients(parameters, group=None):
     group : ProcessGroup, optional
         All processes by default.
     """
-    trained = [each for each in parameters if each.requires_grad]
+    trained = [each for each in parameters if each.requires_grad and each.numel()]
     if not trained:
         return
     flat = torch.cat([(torch.zeros_like(each) if each.grad is None else each.grad).flatten()

@@ -1,0 +1,72 @@
+"""Leaves of autograd's graph to which the backward of lookups runs, and what it stages there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch.autograd import Variable
+
+if TYPE_CHECKING:
+    from .staging import GradientStage
+
+# As PyTorch's own FSDP uses it: there is no other way to follow one backward to its end.
+_ENGINE: Any = Variable._execution_engine
+
+
+class RowsLeaf:
+    """A leaf of autograd's graph to which the backward of lookups runs.
+
+    Attributes
+    ----------
+    pending : list of Held
+    stage : GradientStage
+    table : int or None
+        Number of the table whose gradients it shows; None for all.
+    in_step : bool
+        Whether an optimizer of other parameters is stepping.
+    marker : RowsGradient or None
+        Its `grad`.
+    """
+
+    pending: list
+    stage: GradientStage
+    table: int | None
+    in_step: bool
+    marker: Any
+
+
+class Held:
+    """What a backward is to stage if it accumulates gradients in leaves.
+
+    `torch.autograd.grad` computes gradients and accumulates none: then nothing is staged.
+
+    Parameters
+    ----------
+    leaves : sequence of RowsLeaf
+    stage : callable
+    """
+
+    def __init__(self, leaves: Sequence[RowsLeaf], stage: Callable[[], None]) -> None:
+        self._stage: Callable[[], None] | None = stage
+        for leaf in leaves:
+            leaf.pending.append(self)
+            _ENGINE.queue_callback(self._cancel)
+
+    def __call__(self) -> None:
+        """Stage, once."""
+        stage, self._stage = self._stage, None
+        if stage is not None:
+            stage()
+
+    def _cancel(self) -> None:
+        self._stage = None
+
+
+def in_backward() -> bool:
+    """Whether the caller runs inside a backward, as what activation checkpointing repeats."""
+    try:
+        _ENGINE.queue_callback(lambda: None)
+    except RuntimeError:
+        return False
+    return True
