@@ -18,6 +18,7 @@ from hotrow.torch import (
 from hotrow.torch.memory.rows import RowKind
 from hotrow.torch.memory.tables import EmbeddingTables
 from torch import nn
+from torch.nn.utils import prune
 
 IDS = torch.randint(0, 50, (16, 3), generator=torch.Generator().manual_seed(0))
 
@@ -103,7 +104,7 @@ def test_zero_grad_of_a_bag_leaves_nothing_to_decay(options):
         assert torch.equal(model[0].weight, before)
         (model[0](IDS) + model[1](IDS)).sum().backward()
         model.zero_grad()
-        assert all(each.values is None for each in tables._gradients.all)
+        assert tables._gradients.empty
 
 
 @pytest.mark.parametrize("dim", [8, 4], ids=["same dim", "another dim"])
@@ -310,9 +311,79 @@ def test_writes_in_place_are_taken_over(name, mode):
         assert torch.equal(found, expected)
 
 
-def test_a_write_over_trained_rows_is_refused():
-    with pytest.raises(Error, match="written in place"):
-        written("scratchpipe", WRITES["zero"], train_after=True)
+@pytest.mark.parametrize("name", WRITES)
+def test_a_held_weight_writes_over_trained_rows(name):
+    for found, expected in zip(*(written(mode, WRITES[name], train_after=True)
+                                 for mode in ("scratchpipe", "resident")), strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_a_held_weight_shows_trained_rows(mode):
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    model = nn.Sequential(bag_of())
+    with convert(model, mode=mode, lr=0.1, **card) as tables:
+        held = {"weight": model[0].weight, "saved": model.state_dict()["0.weight"],
+                "data": model[0].weight.data, "table": tables.table("0")[0]}
+        before = model[0].weight.clone()
+        for _ in range(3):
+            model(IDS).square().sum().backward()
+            tables.optimizer.step()
+        assert not torch.equal(model[0].weight, before)
+        for name, tensor in held.items():
+            assert torch.equal(tensor.detach(), model[0].weight), name
+
+
+REPLACING = {
+    "script": lambda model: torch.jit.script(model),
+    "prune": lambda model: prune.l1_unstructured(model[0], "weight", 0.5),
+    "weight_norm": lambda model: nn.utils.parametrizations.weight_norm(model[0]),
+    "old weight_norm": lambda model: nn.utils.weight_norm(model[0]),
+    "spectral_norm": lambda model: nn.utils.parametrizations.spectral_norm(model[0]),
+    "old spectral_norm": lambda model: nn.utils.spectral_norm(model[0]),
+    "assign": lambda model: setattr(model[0], "weight", nn.Parameter(torch.zeros(50, 8))),
+    "share": lambda model: model.share_memory(),
+    "parameters": lambda model: torch.func.functional_call(
+        model, {name: value.detach() for name, value in model.named_parameters()}, (IDS,)),
+    "state dict": lambda model: torch.func.functional_call(
+        model, {name: value.clone() for name, value in model.state_dict().items()}, (IDS,)),
+    "swap": lambda model: (torch.utils.swap_tensors(
+        model[0].rows, nn.Parameter(torch.zeros(0))), model(IDS)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", REPLACING)
+def test_functions_that_replace_parameters_are_refused(name):
+    model = nn.Sequential(bag_of())
+    convert(model, mode="resident")
+    with pytest.raises(Error):
+        REPLACING[name](model)
+
+
+def test_a_penalty_on_a_weight_that_was_listed_before_is_refused():
+    model = nn.Sequential(bag_of())
+    listed = list(model.parameters())
+    convert(model, mode="resident")
+    with pytest.raises(Error, match="penalty"):
+        (model(IDS).sum() + listed[0].square().sum()).backward()
+
+
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+@pytest.mark.parametrize("kind", [nn.EmbeddingBag, nn.Embedding])
+def test_results_may_be_changed_in_place(mode, kind):
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    plain = nn.Sequential(kind(50, 8))
+    model = copy.deepcopy(plain)
+    rows = torch.optim.SGD(plain.parameters(), 0.1)
+    with convert(model, mode=mode, lr=0.1, **card) as tables:
+        for net, optimizer in ((plain, rows), (model, tables.optimizer)):
+            result = net(IDS)
+            result += 1
+            nn.functional.relu(result, inplace=True)
+            result.square().sum().backward()
+            optimizer.step()
+        torch.testing.assert_close(model[0].weight.detach(), plain[0].weight.detach())
 
 
 def test_a_checkpoint_follows_the_umask_and_keeps_modes_and_links(tmp_path):
@@ -355,8 +426,6 @@ USES = {
     "hook": lambda model, _: model[0].weight.register_hook(print),
     "clamp": lambda model, _: [each.data.clamp_(-1, 1) for each in model.parameters()],
     "vector": lambda model, _: nn.utils.parameters_to_vector(model.parameters()),
-    "norm": lambda model, _: [each.grad.norm() for each in model.parameters()
-                              if each.grad is not None],
 }
 
 

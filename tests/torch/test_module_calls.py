@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import threading
 
 import pytest
 import torch
@@ -87,10 +88,17 @@ def test_zero_grad_of_the_model_drops_staged_gradients(mode, set_to_none):
     other = model[2]["other"].weight.clone()
     backward(model)
     model[0].zero_grad(set_to_none)  # of one table
-    torch.optim.SGD(model.parameters(), 0.1).zero_grad()  # an optimizer's drops none
+    dense = torch.optim.SGD(model.parameters(), 0.1)
+    dense.step()
+    dense.zero_grad()  # after a step, it drops its own
     tables.optimizer.step()
     assert torch.equal(model[0].weight, weights)
-    assert not torch.equal(model[2]["other"].weight, other)
+    trained = model[2]["other"].weight.clone()
+    assert not torch.equal(trained, other)
+    backward(model)
+    dense.zero_grad()  # before, it drops those of all its parameters, as in PyTorch
+    tables.optimizer.step()
+    assert torch.equal(model[2]["other"].weight, trained)
     tables.close()
 
 
@@ -130,13 +138,21 @@ def test_clipping_takes_the_staged_gradients_or_is_refused(mode):
     model, tables = converted(mode)
     backward(model)
     for clip in (lambda given: nn.utils.clip_grad_norm_(given, 1.0),
-                 lambda given: nn.utils.clip_grad_value_(given, 1.0)):
+                 lambda given: nn.utils.clip_grad_value_(given, 1.0),
+                 lambda given: nn.utils.clip_grads_with_norm_(given, 1.0, torch.tensor(9.0)),
+                 lambda given: [each.grad.mul_(0.5) for each in given if each.grad is not None]):
+        clip(model.parameters())
         with pytest.raises(Error, match=r"collection\.gradients\(\)"):
-            clip(model.parameters())
+            tables.optimizer.step()
+        model.zero_grad()
+        backward(model)
         clip([*model.parameters(), *tables.gradients()])
         clip(model[1].parameters())
+        tables.optimizer.step()
+        backward(model)
     model.zero_grad()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # nothing is staged
+    tables.optimizer.step()
     tables.close()
 
 
@@ -158,4 +174,119 @@ def test_compiled_models_break_their_graph_at_lookups():
     tables.optimizer.step()
     plain[0].optimizer.step()
     assert torch.equal(model[0].weight, plain[0].weight)
+    tables.close()
+
+
+def both(mode, **options):
+    """A plain model and its SGD, the converted one and its rows' optimizer, and the tables."""
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.EmbeddingBag(50, 8, mode="sum"), nn.Linear(8, 1))
+    model = copy.deepcopy(plain)
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    tables = convert(model, mode=mode, lr=0.1, **card, **options)
+    return (plain, torch.optim.SGD([plain[0].weight], 0.1)), (model, tables.optimizer), tables
+
+
+def loss_of(net):
+    return net(IDS).square().sum()
+
+
+BACKWARDS = {
+    "grad": lambda net: torch.autograd.grad(
+        loss_of(net), list(net.parameters()), allow_unused=True),
+    "grad of a part": lambda net: torch.autograd.grad(loss_of(net), [net[1].weight]),
+    "backward to inputs": lambda net: loss_of(net).backward(inputs=list(net.parameters())),
+    "backward to a part": lambda net: loss_of(net).backward(inputs=[net[1].weight]),
+    "twice": lambda net: [loss_of(net).backward() for _ in range(2)],
+    "retained": lambda net: [each.backward(retain_graph=True) for each in 2 * [loss_of(net)]],
+    "graph": lambda net: loss_of(net).backward(create_graph=True),
+    "weights": lambda net: torch.autograd.grad(
+        net[0](IDS, per_sample_weights=(weights := torch.ones(16, 3, requires_grad=True))).sum(),
+        weights),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_a_backward_stages_what_it_accumulates(name, mode):
+    """What `torch.autograd.grad` computes, and what a backward leaves out, does not train."""
+    *pairs, tables = both(mode)
+    for net, optimizer in pairs:
+        BACKWARDS[name](net)
+        (loss_of(net) + 1).backward()
+        optimizer.step()
+    torch.testing.assert_close(pairs[1][0][0].weight.detach(), pairs[0][0][0].weight.detach())
+    tables.close()
+
+
+def test_bags_that_are_one_batch_stage_what_a_backward_accumulates():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = (nn.EmbeddingBag(50, 8, mode="sum") for _ in range(2))
+
+        def forward(self, ids):
+            return self.a(ids) * self.b(ids)
+
+    torch.manual_seed(0)
+    plain = Model()
+    model = copy.deepcopy(plain)
+    tables = convert(model, lambda ids: {"a": ids, "b": ids}, mode="resident", lr=0.1)
+    for net, optimizer in ((plain, torch.optim.SGD(plain.parameters(), 0.1)),
+                           (model, tables.optimizer)):
+        torch.autograd.grad(net(IDS).sum(), list(net.parameters()), allow_unused=True)
+        net(IDS).square().sum().backward()
+        net.a.zero_grad()
+        optimizer.step()
+    for name in "ab":
+        torch.testing.assert_close(getattr(model, name).weight.detach(),
+                                   getattr(plain, name).weight.detach())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_empty_batch_whose_loss_is_a_sum(mode):
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    with HotEmbeddingBagCollection([TableConfig("a", 50, 4), TableConfig("b", 50, 4)], mode=mode,
+                                   **card) as tables:
+        before = tables.table("a")[0].clone()
+        tables(torch.empty(0, 2, dtype=torch.int64)).sum().backward()
+        tables.optimizer.step()
+        assert torch.equal(tables.table("a")[0], before)
+
+
+def test_rows_that_never_step_are_warned_of_once():
+    (_, _), (model, _), _ = both("resident")
+    dense = torch.optim.Adam(model.parameters(), 0.1)
+    with pytest.warns(UserWarning, match="collection's optimizer") as found:
+        for _ in range(150):
+            dense.zero_grad()
+            loss_of(model).backward()
+            dense.step()
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_threads_that_share_a_model_add_up_their_gradients(mode):
+    *pairs, tables = both(mode)
+    batches = [torch.randint(0, 50, (100, 5)) for _ in range(3)]
+    errors = []
+
+    def run(net, ids):
+        try:
+            net(ids).square().mean().backward()
+        except Exception as error:  # shown by the test
+            errors.append(error)
+
+    for net, optimizer in pairs:
+        for _ in range(5):
+            threads = [threading.Thread(target=run, args=(net, ids)) for ids in batches]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert not errors
+    torch.testing.assert_close(pairs[1][0][0].weight.detach(), pairs[0][0][0].weight.detach())
     tables.close()

@@ -9,6 +9,7 @@ from hotrow.torch import HotEmbeddingBagCollection as Collection
 from hotrow.torch.collection.saved_state import SavedState
 from hotrow.torch.optim.gradients import StagedGradients
 from hotrow.torch.optim.row_optimizer import RowOptimizer
+from hotrow.torch.optim.staging import GradientStage
 from hotrow.torch.store.cached import CachedStore
 from hypothesis import HealthCheck, Phase, given, settings
 from torch import nn
@@ -128,13 +129,13 @@ def writes_unnoticed(monkeypatch):
 
 
 def zero_grad_keeps_rows(monkeypatch):
-    monkeypatch.setattr(HotEmbeddingBag, "_drop_staged", lambda self: None)
+    monkeypatch.setattr(GradientStage, "settle", lambda self: None)
 
 
 def eval_trains_nothing(monkeypatch):
     apply = Collection.apply_gradients
     monkeypatch.setattr(Collection, "apply_gradients", lambda self: (
-        self.forget_missed(), apply(self)))
+        self._gradients.missed.clear(), apply(self)))
 
 
 def weights_of_lookups_ignored(monkeypatch):

@@ -37,7 +37,8 @@ class RowOptimizer(torch.optim.Optimizer):
         check_rate(rule.lr)
         tuned = {name: getattr(rule, name) for name in rule.tuned}
         steps = {"step": rule.steps} if rule.counts_steps else {}
-        super().__init__([*self._shown, *collection.gradients()], {**tuned, **steps})
+        self._guard = torch.zeros(0, dtype=torch.float32).as_subclass(_Guard).requires_grad_()
+        super().__init__(self._parameters(), {**tuned, **steps})
         self._complete = True
 
     def show(self, rows):
@@ -45,7 +46,10 @@ class RowOptimizer(torch.optim.Optimizer):
         if self._shown[0] is self._collection.rows:
             self._shown.clear()
         self._shown.append(rows)
-        self.param_groups[0]["params"] = [*self._shown, *self._collection.gradients()]
+        self.param_groups[0]["params"] = self._parameters()
+
+    def _parameters(self):
+        return [self._guard, *self._shown, *self._collection.gradients()]
 
     def add_param_group(self, param_group):
         """Refused after the construction: this optimizer trains the rows of its collection only."""
@@ -141,6 +145,19 @@ class RowOptimizer(torch.optim.Optimizer):
             self._collection.set_access_counts(counts[:, counts[2] > 0])
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
+
+
+class _Guard(torch.Tensor):
+    """A parameter for which nobody makes gradients, as generic code does that initialises state."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func == torch.Tensor.grad.__set__ and args[1] is not None:
+            raise Error("the optimizer of a collection takes the gradients that backward stages: "
+                        "get_state_dict() of torch.distributed.checkpoint, which makes others, "
+                        "does not take it. Give it the other optimizers, and save state_dict() of "
+                        "this one beside them")
+        return torch.Tensor.__torch_function__(func, (), args, kwargs or {})
 
 
 def rule_of(optimizer, lr):
