@@ -318,11 +318,13 @@ def test_a_held_weight_writes_over_trained_rows(name):
         assert torch.equal(found, expected)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
-def test_a_held_weight_shows_trained_rows(mode):
+def test_a_held_weight_shows_trained_rows(mode, optimizer):
+    """And takes writes; a state dict has contiguous copies where state lies between the rows."""
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     model = nn.Sequential(bag_of())
-    with convert(model, mode=mode, lr=0.1, **card) as tables:
+    with convert(model, mode=mode, lr=0.1, optimizer=optimizer, **card) as tables:
         held = {"weight": model[0].weight, "saved": model.state_dict()["0.weight"],
                 "data": model[0].weight.data, "table": tables.table("0")[0]}
         before = model[0].weight.clone()
@@ -332,6 +334,15 @@ def test_a_held_weight_shows_trained_rows(mode):
         assert not torch.equal(model[0].weight, before)
         for name, tensor in held.items():
             assert torch.equal(tensor.detach(), model[0].weight), name
+        with torch.no_grad():
+            for value, (name, tensor) in enumerate(held.items()):
+                tensor[1:3] = value
+                tensor *= 2
+                assert model[0].weight[2, 0] == 2 * value, name
+        if optimizer == "adam":
+            for write in (lambda saved: saved[0].fill_(9), lambda saved: saved.T.zero_()):
+                with pytest.raises(Error, match="would be lost"):
+                    write(held["saved"])
 
 
 REPLACING = {

@@ -144,19 +144,8 @@ def weights_of_lookups_ignored(monkeypatch):
         bags(self, input, offsets)))
 
 
-def saved_without(part):
-    def plant(monkeypatch):
-        put = SavedState.put
-
-        def put_less(self, destination, prefix, name, rows=None):
-            put(self, destination, prefix, name, rows)
-            destination.pop(prefix + part, None)
-            monkeypatch.setattr(RowOptimizer, "load_state_dict", lambda *_: None)
-
-        monkeypatch.setattr(SavedState, "put", put_less)
-
-    plant.__name__ = f"saved_without_{part}"
-    return plant
+def state_not_loaded(monkeypatch):
+    monkeypatch.setattr(SavedState, "load_row_states", lambda *_: None)
 
 
 def rate_not_loaded(monkeypatch):
@@ -183,8 +172,8 @@ def one_batch_of_a_step(monkeypatch):
 
 SOON = (frozen_rows_train, results_in_fp32, hooks_dropped, padding_looked_up, writes_unnoticed,
         zero_grad_keeps_rows, weights_of_lookups_ignored, saved_before_flush, one_batch_of_a_step)
-LATE = (no_refusals, tied_weights_taken, dtype_stays, eval_trains_nothing, saved_without("state"),
-        saved_without("step"), rate_not_loaded, copies_share_rows, evaluation_reads_tables)
+LATE = (no_refusals, tied_weights_taken, dtype_stays, eval_trains_nothing, state_not_loaded,
+        rate_not_loaded, copies_share_rows, evaluation_reads_tables)
 
 
 @pytest.mark.slow

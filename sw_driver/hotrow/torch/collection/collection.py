@@ -512,9 +512,12 @@ class HotEmbeddingBagCollection(nn.Module):
     def saved_weight(self, name, rows=None):
         """The rows of a table for a state dict, contiguous: a copy where state lies between."""
         self.flush()
-        weights = self.contents.table(name)[0]
-        return TableView.of(weights.contiguous(), self, rows,
-                            self.several_ranks or not weights.is_contiguous())
+        return TableView.of(self.contents.table(name)[0], self, rows, self.several_ranks, True)
+
+    @property
+    def steps(self):
+        """Steps of the optimizer that were applied here."""
+        return self._gradients.steps
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *arguments):
         self.reset_cache_states()

@@ -25,6 +25,8 @@ _REFUSED = frozenset((
     "copy", "div", "dist", "fill", "flatten", "lerp", "linalg_norm", "linalg_vector_norm", "mean",
     "mul", "norm", "normal", "pow", "ravel", "reshape", "rmul", "rsub", "square", "sub", "sum",
     "uniform", "vector_norm", "view", "zero"))
+_IN_PLACE = frozenset(f"__i{name}__" for name in (
+    "add", "sub", "mul", "truediv", "floordiv", "div", "mod", "pow", "and", "or", "xor"))
 _HARMLESS = ("detach_", "requires_grad_", "share_memory_", "rename_")
 
 
@@ -118,7 +120,7 @@ class RowsGradient(torch.Tensor):
         markers = [each for each in flat(args[:1]) if isinstance(each, RowsGradient)]
         if markers and (func == _DATA or name == "detach"):
             return markers[0]
-        if name.endswith("_") and not name.endswith("__") and name not in _HARMLESS:
+        if changes(name) and name not in _HARMLESS:
             for marker in markers:
                 marker._record(name, tensors)
         return result
@@ -133,6 +135,12 @@ class RowsGradient(torch.Tensor):
                 each.unscaled()
         elif not staged:
             self.scaled = True
+
+
+def changes(name: str) -> bool:
+    """Whether the function of that name changes its first argument in place."""
+    return name == "__setitem__" or (name[:3] == "__i" and name in _IN_PLACE) or (
+        name[-1:] == "_" != name[-2:-1])
 
 
 def rows_of(module: Any) -> RowsParameter:

@@ -7,7 +7,7 @@ from weakref import ref
 import torch
 
 from ...contract.errors import Error
-from .rows_parameter import flat, plain
+from .rows_parameter import changes, flat, plain
 
 _TENSOR: Any = torch.Tensor
 
@@ -19,14 +19,19 @@ class TableView(torch.Tensor):
     `requires_grad` freezes the rows, and a gradient that reaches the view, of a penalty on
     `weight`, is an error, as are its `grad` and its hooks. Copies, also by pickle, are plain
     tensors. A view that was taken before a step shows the rows after it.
+
+    A view of a table that is not contiguous may be a contiguous copy: its contents follow the
+    table, writes reach the table, and writes into a part of it are an error.
     """
 
     _rows: Any
     _copied: bool
     _owner: Any
+    _source: Any
+    _key: Any
 
     @classmethod
-    def of(cls, table, owner=None, rows=None, copied=False):
+    def of(cls, table, owner=None, rows=None, copied=False, contiguous=False):
         """A view of a tensor.
 
         Parameters
@@ -38,9 +43,15 @@ class TableView(torch.Tensor):
             Of the module whose weight this is; its `requires_grad` is that of the view.
         copied : bool
             Whether the tensor is a copy, so that writes would be lost: they are refused.
+        contiguous : bool
+            Whether the view is a contiguous copy if the tensor is not.
         """
         trains = rows is not None and rows.trains
+        source = table if contiguous and not copied and not table.is_contiguous() else None
+        if source is not None:
+            table = table.contiguous()
         view = torch.Tensor._make_subclass(cls, table.detach(), trains)
+        view._source, view._key = source, None if source is None else _key(owner, source)
         view._rows, view._copied = rows, copied
         view._owner = None if owner is None or copied else ref(owner)
         if trains:
@@ -49,31 +60,54 @@ class TableView(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        given = args[0] if args else None
+        given, kwargs = args[0] if args else None, kwargs or {}
+        name = getattr(func, "__name__", "")
         if func not in _WITHOUT_CONTENTS:
-            for view in flat((*args, *(kwargs or {}).values())):
+            for view in flat((*args, *kwargs.values())):
                 if isinstance(view, TableView):
                     view._refresh()
-        if isinstance(given, TableView):
-            name = getattr(func, "__name__", "")
-            if given._copied and (name == "__setitem__" or name[-1:] == "_" != name[-2:-1]):
-                raise Error("weights of several processes, and those in state_dict() beside the "
-                            "state of their optimizer, are copies, and a write into one would be "
-                            "lost: load_state_dict() takes a changed state_dict()")
-            if func in _HANDLED:
-                return _HANDLED[func](*args, **(kwargs or {}))
-        return plain(func, args, kwargs)
+        written = [view for view in flat(
+            (*(args[:1] if changes(name) else ()), kwargs.get("out"))) if isinstance(view, cls)]
+        if any(view._copied for view in written):
+            raise Error("weights of several processes, and parts of a table beside the state of "
+                        "its optimizer, are copies, and a write into one would be lost: write "
+                        "into the whole tensor, or load_state_dict() a changed state_dict()")
+        if isinstance(given, cls) and func in _HANDLED:
+            return _HANDLED[func](*args, **kwargs)
+        result = plain(func, args, kwargs)
+        for view in written:
+            if view._source is not None:
+                view._source.copy_(plain(_TENSOR.detach, (view,)))
+        if (isinstance(given, cls) and (given._copied or given._source is not None)
+                and type(result) is torch.Tensor and _shares(result, given)):
+            return TableView.of(result, copied=True)
+        return result
 
     def _refresh(self):
         owner = self._owner and self._owner()
-        if owner is not None:
-            owner.flush()
+        if owner is None:
+            return
+        owner.flush()
+        if self._source is not None and self._key != _key(owner, self._source):
+            self._key = _key(owner, self._source)
+            plain(_TENSOR.copy_, (plain(_TENSOR.detach, (self,)), self._source))
 
     def __deepcopy__(self, memo):
         return memo.setdefault(id(self), self.detach().clone())
 
     def __reduce_ex__(self, protocol):
         return self.detach().clone().__reduce_ex__(protocol)
+
+
+def _key(owner, source):
+    """Changes with the contents of a table of a collection."""
+    return owner.steps, source._version
+
+
+def _shares(tensor, view):
+    """Whether a tensor shows the memory of a view."""
+    return tensor.untyped_storage().data_ptr() == plain(
+        _TENSOR.untyped_storage, (view,)).data_ptr()
 
 
 def _refuse_gradient(_):
@@ -84,7 +118,7 @@ def _refuse_gradient(_):
 
 def _data(view):
     found = TableView.of(view, copied=view._copied)
-    found._owner = view._owner
+    found._owner, found._source, found._key = view._owner, view._source, view._key
     return found
 
 

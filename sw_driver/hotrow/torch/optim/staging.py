@@ -43,7 +43,7 @@ class GradientStage:
         self.lock, self.missed = threading.RLock(), []
         self._marks: dict[int, tuple[RowsLeaf, Any]] = {}
         self._unstepped: dict[int, int] = {}
-        self._warned = False
+        self._warned, self.steps = False, 0
         self.groups = tuple(groups)
         self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
         self._bags = [StagedBags(group.kind.dim) for group in groups] if bags else []
@@ -144,6 +144,7 @@ class GradientStage:
         """Check the gradients of the step after batch number `batch`, apply and clear them."""
         finite = self.finite.check(batch, [*zip(self.groups, self.rows, strict=True),
                                            *zip(self.groups, self._bags, strict=False)])
+        self.steps += 1
         store.apply_all(self.rows, rule, finite)
         for group, staged in enumerate(self._bags):
             if staged.values is not None:
