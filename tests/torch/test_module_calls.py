@@ -136,15 +136,17 @@ def test_copies_are_resident_and_train_alike(name):
 @pytest.mark.parametrize("mode", MODES)
 def test_clipping_takes_the_staged_gradients_or_is_refused(mode):
     model, tables = converted(mode)
+    dense = torch.optim.SGD(model.parameters(), 0.1)
     backward(model)
     for clip in (lambda given: nn.utils.clip_grad_norm_(given, 1.0),
                  lambda given: nn.utils.clip_grad_value_(given, 1.0),
                  lambda given: nn.utils.clip_grads_with_norm_(given, 1.0, torch.tensor(9.0)),
                  lambda given: [each.grad.mul_(0.5) for each in given if each.grad is not None]):
         clip(model.parameters())
+        dense.step()
         with pytest.raises(Error, match=r"collection\.gradients\(\)"):
             tables.optimizer.step()
-        model.zero_grad()
+        tables.optimizer.zero_grad()
         backward(model)
         clip([*model.parameters(), *tables.gradients()])
         clip(model[1].parameters())
@@ -160,7 +162,11 @@ def test_averages_and_penalties_of_parameters_are_refused():
     model, _ = converted()
     with pytest.raises(Error, match="state_dict"):
         AveragedModel(model).update_parameters(model)
-    for penalty in (torch.norm, torch.square, lambda each: each**2, lambda each: each.abs().sum()):
+    for penalty in (
+            torch.norm, torch.square, lambda each: each**2, lambda each: each.abs().sum(),
+            torch.exp, lambda each: nn.functional.mse_loss(each, torch.zeros_like(each)),
+            lambda each: nn.init.constant_(each, 0.5), lambda each: torch._foreach_mul_([each], 2),
+            lambda each: each.register_hook(print), lambda each: setattr(each, "data", each.data)):
         with pytest.raises(Error, match="state_dict"):
             [penalty(each) for each in model.parameters()]
 

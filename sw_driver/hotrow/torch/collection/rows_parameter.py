@@ -20,6 +20,8 @@ from ..optim.staging import GradientStage
 _TENSOR: Any = torch.Tensor
 _TRAINS, _DATA, _GRAD = (
     _TENSOR.requires_grad.__get__, _TENSOR.data.__get__, _TENSOR.grad.__get__)
+_SET_DATA = _TENSOR.data.__set__
+_ALIASES = ("expand_as", "__deepcopy__", "requires_grad_")  # the first finds a node of the graph
 _REFUSED = frozenset((
     "abs", "add", "addcdiv", "addcmul", "clamp", "clamp_max", "clamp_min", "clip", "clone",
     "copy", "div", "dist", "fill", "flatten", "lerp", "linalg_norm", "linalg_vector_norm", "mean",
@@ -50,7 +52,7 @@ class RowsParameter(nn.Parameter, RowsLeaf):
         """The parameter of a module that looks up in one table, or in all with None."""
         found = cls(torch.empty(0, dtype=torch.float32))
         found.pending, found.stage, found.table, found.in_step = [], stage, table, False
-        found.register_post_accumulate_grad_hook(RowsParameter._accumulated)
+        plain(_TENSOR.register_post_accumulate_grad_hook, (found, RowsParameter._accumulated))
         return found
 
     @property
@@ -75,13 +77,20 @@ class RowsParameter(nn.Parameter, RowsLeaf):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name.strip("_") in _REFUSED and not any(
-                each.in_step for each in flat(args) if isinstance(each, RowsParameter)):
+        name, result = getattr(func, "__name__", ""), None
+        in_step = any(each.in_step for each in flat(args) if isinstance(each, RowsParameter))
+        refused = not in_step and (
+            name.strip("_") in _REFUSED or func == _SET_DATA or "hook" in name
+            or (changes(name) and name not in _HARMLESS))
+        if not refused:
+            result = plain(func, args, kwargs)
+            refused = not in_step and name not in _ALIASES and any(
+                each.requires_grad for each in flat((result,))
+                if not isinstance(each, RowsParameter))  # a loss would have them
+        if refused:
             raise Error(f"{name}() of a parameter that hotrow's tables show in the place "
                         f"of their rows would leave the rows out: use state_dict(), in which "
                         f"whole tables are, or the collection's table()")
-        result = plain(func, args, kwargs)
         if func == _DATA or name == "detach":
             return result.as_subclass(DetachedRows)
         return result

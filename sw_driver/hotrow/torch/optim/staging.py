@@ -43,7 +43,7 @@ class GradientStage:
         self.lock, self.missed = threading.RLock(), []
         self._marks: dict[int, tuple[RowsLeaf, Any]] = {}
         self._unstepped: dict[int, int] = {}
-        self._warned, self.steps = False, 0
+        self._warned, self._scaled, self.steps = False, False, 0
         self.groups = tuple(groups)
         self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
         self._bags = [StagedBags(group.kind.dim) for group in groups] if bags else []
@@ -108,7 +108,8 @@ class GradientStage:
         """Keep the staged gradients of a leaf whatever happens to its `grad`."""
         with self.lock:
             self.settle()
-            self._marks.pop(id(leaf), None)
+            _, marker = self._marks.pop(id(leaf), (None, None))
+            self._scaled |= marker is not None and _scaled(leaf, marker)
 
     def settle(self):
         """Drop the gradients of leaves whose `grad` was removed or zeroed."""
@@ -126,6 +127,7 @@ class GradientStage:
         for leaf, _ in self._marks.values():
             leaf.grad = None
         self._marks.clear()
+        self._scaled = False
 
     def drop(self, table):
         """Drop the gradients of the table of that number; of all with None."""
@@ -156,10 +158,14 @@ class GradientStage:
     def check_scaled(self):
         """Raise Error if `grad` of parameters was changed in place, and no staged gradient."""
         self.settle()
-        for leaf, marker in self._marks.values():
-            if (marker.scaled or leaf.marker is not marker) and not any(
-                    each.changed for each in self.all):
-                raise Error("gradients of parameters() were clipped or changed without those of "
-                            "hotrow's rows, and nothing was applied: clip [*model.parameters(), "
-                            "*collection.gradients()], with the collection that convert() "
-                            "returned; zero_grad() drops the gradients")
+        scaled = self._scaled or any(_scaled(*mark) for mark in self._marks.values())
+        if scaled and not self.empty and not any(each.changed for each in self.all):
+            raise Error("gradients of parameters() were clipped or changed without those of "
+                        "hotrow's rows, and nothing was applied: clip [*model.parameters(), "
+                        "*collection.gradients()], with the collection that convert() returned; "
+                        "zero_grad() drops the gradients")
+
+
+def _scaled(leaf, marker):
+    """Whether the `grad` of a leaf was changed in place or replaced."""
+    return marker.scaled or leaf.marker is not marker
