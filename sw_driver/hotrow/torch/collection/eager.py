@@ -7,8 +7,24 @@ import torch
 
 from ...contract.errors import Error
 
-# None while no frame is evaluated for `torch.compile`.
-_callback = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", bool)
+_REFUSED = ("a lookup of hotrow cannot be traced, exported or transformed by torch.func: it needs "
+            "the ids of each batch, and gradients of rows are staged by backward()")
+
+
+class _Probe(torch.autograd.Function):
+    """PyTorch refuses it inside a transform of `torch.func`, because it has no `setup_context`."""
+
+    @staticmethod
+    def forward(ctx):
+        return None
+
+
+def _transformed():
+    try:
+        _Probe.apply()
+    except RuntimeError:
+        return True
+    return False
 
 
 def outside_compile(method):
@@ -24,16 +40,16 @@ def outside_compile(method):
     @wraps(method)
     def call(*arguments, **named):
         nonlocal disabled
-        if (torch._C._is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None
-                or torch.compiler.is_exporting()):
-            raise Error("a lookup of hotrow cannot be traced, exported or transformed by "
-                        "torch.func: it needs the ids of each batch, and gradients of rows are "
-                        "staged by backward()")
-        if "torch._dynamo" not in sys.modules or _callback() is None:
-            return method(*arguments, **named)
-        if disabled is None:
+        if torch.jit.is_tracing() or torch.compiler.is_exporting():
+            raise Error(_REFUSED)
+        if "torch._dynamo" in sys.modules and disabled is None:
             disabled = torch.compiler.disable(method)
-        return disabled(*arguments, **named)
+        try:
+            return (disabled or method)(*arguments, **named)
+        except Exception as error:
+            if not isinstance(error, Error) and _transformed():
+                raise Error(_REFUSED) from error
+            raise
 
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     return call

@@ -77,7 +77,8 @@ class RowsParameter(nn.Parameter, RowsLeaf):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-        name, result = getattr(func, "__name__", ""), None
+        name = getattr(func, "__name__", "")
+        result: Any = None
         in_step = any(each.in_step for each in flat(args) if isinstance(each, RowsParameter))
         refused = not in_step and (
             name.strip("_") in _REFUSED or func == _SET_DATA or "hook" in name

@@ -153,7 +153,7 @@ class StagedGradients(Staged):
 
     def keep(self, chosen):
         """Drop the gradients of all rows but those of bool[u]."""
-        if bool(chosen.any()):
+        if self.values is not None and bool(chosen.any()):
             self._set_rows(self.rows[chosen], self.values[chosen.to(self.values.device)])
         else:
             self.clear()

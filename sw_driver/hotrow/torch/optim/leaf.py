@@ -26,7 +26,7 @@ class RowsLeaf:
     in_step : bool
         Whether an optimizer of other parameters is stepping.
     marker : RowsGradient or None
-        Its `grad`.
+        Its `grad`, as is `grad`.
     """
 
     pending: list
@@ -34,6 +34,7 @@ class RowsLeaf:
     table: int | None
     in_step: bool
     marker: Any
+    grad: Any
 
 
 class Held:

@@ -2,6 +2,7 @@
 
 import math
 from copy import copy
+from typing import Any
 
 import torch
 from torch import nn
@@ -117,8 +118,8 @@ class RowOptimizer(torch.optim.Optimizer):
         `torch.distributed.checkpoint.save` takes, too; its `get_state_dict` does not take this
         optimizer.
         """
-        for hook in self._optimizer_state_dict_pre_hooks.values():
-            hook(self)
+        for before in self._optimizer_state_dict_pre_hooks.values():
+            before(self)
         group, states = dict(self.param_groups[0]), self._collection.row_states()
         found = {"optimizer": self.rule.name, "state": {0: states} if states else {},
                  "param_groups": [{**group, "params": list(range(len(self._shown)))}]}
@@ -126,13 +127,13 @@ class RowOptimizer(torch.optim.Optimizer):
         if counts is not None:
             missing = self._collection.counters - counts.shape[1]
             found["access_counts"] = nn.functional.pad(counts, (0, max(0, missing)))
-        for hook in self._optimizer_state_dict_post_hooks.values():
-            found = hook(self, found) or found
+        for after in self._optimizer_state_dict_post_hooks.values():
+            found = after(self, found) or found
         return found
 
     def load_state_dict(self, state_dict):
-        for hook in self._optimizer_load_state_dict_pre_hooks.values():
-            state_dict = hook(self, state_dict) or state_dict
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = before(self, state_dict) or state_dict
         given = state_dict.get("optimizer", self.rule.name)
         if given != self.rule.name:
             raise Error(f"this is the state of {given!r}, and the tables train with "
@@ -143,8 +144,12 @@ class RowOptimizer(torch.optim.Optimizer):
         counts = state_dict.get("access_counts")
         if counts is not None:
             self._collection.set_access_counts(counts[:, counts[2] > 0])
-        for hook in self._optimizer_load_state_dict_post_hooks.values():
-            hook(self)
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
+
+
+_TENSOR: Any = torch.Tensor
+_SET_GRAD = _TENSOR.grad.__set__
 
 
 class _Guard(torch.Tensor):
@@ -152,12 +157,12 @@ class _Guard(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        if func == torch.Tensor.grad.__set__ and args[1] is not None:
+        if func == _SET_GRAD and args[1] is not None:
             raise Error("the optimizer of a collection takes the gradients that backward stages: "
                         "get_state_dict() of torch.distributed.checkpoint, which makes others, "
                         "does not take it. Give it the other optimizers, and save state_dict() of "
                         "this one beside them")
-        return torch.Tensor.__torch_function__(func, (), args, kwargs or {})
+        return _TENSOR.__torch_function__(func, (), args, kwargs or {})
 
 
 def rule_of(optimizer, lr):
