@@ -111,12 +111,14 @@ def _train(mode, options, cardinalities, learning, batches, parts, device=None):
         "seed": options.seed,
         "before": lambda stage, number: parts.switch(_STAGES.get(stage, stage))}
     if options.converted:
-        model = _Bags(cardinalities, options.dim)
-        collection = convert(model, model.calls, **common)
+        bags = _Bags(cardinalities, options.dim)
+        model: nn.Module = bags
+        collection = convert(bags, bags.calls, **common)
     else:
-        model = collection = HotEmbeddingBagCollection(
+        collection = HotEmbeddingBagCollection(
             [TableConfig(f"t{number}", rows, options.dim)
              for number, rows in enumerate(cardinalities)], **common)
+        model = collection
     try:
         if mode == "hotline":
             for batch in learning:

@@ -65,7 +65,7 @@ def measure(rows, load, seed=0):
     mapped = IdMap(rows, threads=1)
     seconds = _seconds(mapped.plan, ids)
     figures = {"admit": len(ids) / seconds / 1e6}
-    bare, times = BareTable(*mapped.items()), {}
+    bare, times = BareTable(*mapped.items()), {}  # type: BareTable, dict
     for _ in range(_REPEATS):
         for shape, places in (("uniform", draw.random(_BATCH * _BATCHES) * len(ids)),
                               ("skewed", len(ids) ** draw.random(_BATCH * _BATCHES) - 1)):

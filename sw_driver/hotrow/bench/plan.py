@@ -168,7 +168,7 @@ def _most_rows(rows, window):
 def _card(options, config, workload, first, steps):
     """Figures of the card, and its plans as `Planned`."""
     past, future = options.window
-    threads, least = engine_threads(options), None
+    threads, least = engine_threads(options), np.full(2, np.inf)
     for _ in range(ROUNDS if threads else 1):
         with device_of(options, config=config) as device:
             workload.register(device)
@@ -176,8 +176,8 @@ def _card(options, config, workload, first, steps):
             marks, plans = _run(device, workload.batches, options.policy, past, future, advance)
             geometry = device.geometry
             if threads:
-                took = [lookups.engine_seconds(device, results) for results in (marks, plans)]
-                least = took if least is None else np.minimum(least, took)
+                least = np.minimum(least, [lookups.engine_seconds(device, results)
+                                           for results in (marks, plans)])
     served = sum(each.lookups for each in marks + plans)
     written = np.dot(RESULT_BYTES, [
         workload.lookups, sum(len(each.fills) for each in plans),

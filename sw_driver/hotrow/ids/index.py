@@ -80,7 +80,7 @@ class Index:
     def rebuild(self) -> int:
         """Follow changed state. Returns a row whose id another row has, too, or 0."""
         taken = np.flatnonzero(self.state["last"])
-        self._row_of = {}
+        self._row_of: dict[int, int] = {}
         for row, key in zip(taken.tolist(), self.state["id"][taken].tolist(), strict=True):
             if self._row_of.setdefault(key, row) != row:
                 return row

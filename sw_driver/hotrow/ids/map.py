@@ -204,7 +204,8 @@ class IdMap:
             events = self.log.events(since)
             removed = np.unique(events["id"][events["kind"] == EXPIRED])
             removed = removed[self._index.find(removed, 0, self.threads) == 0]
-            return Changes(since, self.batch, *self._items(since), removed)
+            ids, rows = self._items(since)
+            return Changes(since, self.batch, ids, rows, removed)
 
     def state(self) -> dict[str, NDArray]:
         """All that a map of the same future needs, as arrays."""
@@ -243,9 +244,9 @@ class IdMap:
             made._sketch[:] = state["sketch"]
             made.log.first = settings["first"]
             events = np.asarray(state["events"])
-            for part in np.split(events, np.flatnonzero(np.diff(events["batch"])) + 1):
-                made.log.append(part["batch"][0] if len(part) else 0, part["kind"], part["id"],
-                                part["row"])
+            for run in np.split(events, np.flatnonzero(np.diff(events["batch"])) + 1):
+                made.log.append(int(run["batch"][0]) if len(run) else 0, run["kind"], run["id"],
+                                run["row"])
         except (KeyError, ValueError, TypeError, IndexError) as error:
             raise Error(f"this is no state of a map of ids ({error}): give it what state() "
                         f"returned") from error
@@ -264,7 +265,7 @@ class IdMap:
     def save(self, path: str | Path) -> None:
         """Write a NumPy file (.npz) of the state."""
         with open(path, "wb") as file:
-            np.savez(file, **self.state())
+            np.savez(file, **self.state())  # type: ignore[arg-type]  # arrays by name
 
     @classmethod
     def load(cls, path: str | Path, threads: int | None = None) -> IdMap:

@@ -187,9 +187,10 @@ class NgramIds(nn.Module):
         return torch.remainder(grams.repeat_interleave(self.heads, -1), self._primes)
 
 
-def _primes_from(least, count):
+def _primes_from(least: int, count: int) -> tuple[int, ...]:
     """The first primes of at least `least`."""
-    found, number = [], max(2, least)
+    found: list[int] = []
+    number = max(2, least)
     while len(found) < count:
         if all(number % divisor for divisor in range(2, int(number ** 0.5) + 1)):
             found.append(number)
