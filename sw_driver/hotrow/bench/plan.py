@@ -168,7 +168,7 @@ def _most_rows(rows, window):
 def _card(options, config, workload, first, steps):
     """Figures of the card, and its plans as `Planned`."""
     past, future = options.window
-    threads, least = engine_threads(options), np.full(2, np.inf)
+    threads, least = engine_threads(options), np.full((2, 1), np.inf)
     for _ in range(ROUNDS if threads else 1):
         with device_of(options, config=config) as device:
             workload.register(device)
