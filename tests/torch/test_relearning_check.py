@@ -164,7 +164,7 @@ def test_fault_fails_the_check(setting, device, kind, optimizer, seed):
 
 
 def never_written_back(monkeypatch):
-    monkeypatch.setattr(CachedStore, "_write_back", lambda self, group, flat, slots: None)
+    monkeypatch.setattr(CachedStore, "_write_back", lambda self, *_: None)
 
 
 def never_fetched(monkeypatch):
