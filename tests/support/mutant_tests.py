@@ -53,8 +53,11 @@ def _imports(root: Path, path: Path):
     """The files that a file imports, those of packages around them left out."""
     tree = next(each for each in TREES if each == "" or root / each in path.parents)
     package = path.relative_to(root / tree).parent.parts
-    names = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    names, parsed = [], ast.parse(path.read_text())
+    parsed.body = [node for node in parsed.body  # what runs
+                   if not (isinstance(node, ast.If) and getattr(node.test, "id", "")
+                           == "TYPE_CHECKING")]
+    for node in ast.walk(parsed):
         if isinstance(node, ast.Import):
             names += [each.name for each in node.names]
         elif isinstance(node, ast.ImportFrom):
