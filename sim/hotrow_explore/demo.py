@@ -98,8 +98,8 @@ def _print(results, equal, projected, timeline):
          projected["step_ms"], "ratio": step / projected["step_ms"]}
         for cores, step in projected["step_ms_by_free_cores"].items()])
     replaced = projected["cores_replaced"]
-    out.print(f"The driver takes {projected['host_ms']:.2f} ms a batch on one core (measured). The "
-              + (f"card equals {replaced} free core{'s' * (replaced != 1)} here"
+    out.print(f"The driver takes {projected['host_ms']:.2f} ms a batch on one core, as measured on "
+              "one machine. The " + (f"card equals {replaced} free core{'s' * (replaced != 1)} here"
                  if replaced else "card is faster than all cores here")
               + "; `hotrow explore --map` shows where it pays.")
     if timeline:

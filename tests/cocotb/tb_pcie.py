@@ -135,7 +135,7 @@ async def a_host_and_a_card(dut, stalls, limits):
     cocotb.start_soon(feed(dut, function, rng, stalls))
     cocotb.start_soon(collect(dut, function, rng, stalls))
 
-    # Enumeration, and what the hard block tells the card.
+    # Enumeration, and the settings that the hard block reports to the card.
     root.max_payload_size, root.read_completion_boundary = payload, boundary == 128
     await root.enumerate()
     card = root.find_device(function.pcie_id)

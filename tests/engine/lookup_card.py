@@ -5,13 +5,9 @@ from pathlib import Path
 
 import numpy as np
 from hotrow.kernels import compiler
+from hotrow.transports.cpu import GEOMETRY_FIELDS
 
 FOLDER = Path(compiler.__file__).parent / "engine"
-GEOMETRY = ("bus_bytes", "lookup_lanes", "lane_banks", "address_width", "handles", "tables",
-            "counter_sets", "counter_ways", "counter_bits", "directory_choices", "directory_sets",
-            "directory_ways", "directory_partitions", "stamp_bits", "batch_samples",
-            "batch_lookups", "miss_entries", "window_beats", "events", "arithmetic", "planner",
-            "row_bytes", "clock_mhz")
 # The lists of a command share bytes as in the contract.
 PLACES = {"source": 0, "lengths": 1, "targets": 2, "slots": 3, "popular": 4, "fill_slots": 4,
           "nonpopular": 5, "victim_slots": 5, "misses": 6, "fills": 6, "victims": 7,
@@ -26,10 +22,12 @@ OUTCOME = np.dtype({
 def library():
     """The engine's lookup queue as a shared library."""
     sources = [FOLDER / f"{name}.cpp" for name in (
-        "batch_reader", "counters", "lookup_api", "lookup_engine", "lookup_parts", "lookup_passes",
+        "batch_reader", "counters", "lookup_engine", "lookup_parts", "lookup_passes",
         "lookup_passes_avx2", "lookup_passes_portable", "memory", "planner", "splitter",
         "workers")]
-    loaded = compiler.load("lookup-engine", sources, sorted(FOLDER.glob("*.hpp")))
+    loaded = compiler.load("lookup-engine", [Path(__file__).with_name("lookup_api.cpp"), *sources],
+                           sorted(FOLDER.glob("*.hpp")),
+                           [*compiler.find_compiler(), f"-I{FOLDER}"])
     word, wide, pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
     loaded.lookup_make.restype = pointer
     loaded.lookup_make.argtypes = [pointer, ctypes.c_int]
@@ -54,7 +52,7 @@ class LookupCard:
 
     def __init__(self, config, threads=1):
         self._library, self._arrays = library(), []
-        geometry = np.array([getattr(config, name) for name in GEOMETRY], np.uint32)
+        geometry = np.array([getattr(config, name) for name in GEOMETRY_FIELDS], np.uint32)
         self._card = self._library.lookup_make(geometry.ctypes.data, threads)
 
     def __del__(self):

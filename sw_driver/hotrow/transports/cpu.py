@@ -19,7 +19,7 @@ _SLOT_BYTES = 256  # of memory for a row and its bookkeeping, by which slots are
 FEWEST_SLOTS, _MOST_SLOTS = 1 << 14, 1 << 22
 _MOST_THREADS = 8
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"] for queue in QUEUES}
-_FIELDS = ("bus_bytes", "lookup_lanes", "lane_banks", "address_width", "handles", "tables",
+GEOMETRY_FIELDS = ("bus_bytes", "lookup_lanes", "lane_banks", "address_width", "handles", "tables",
            "counter_sets", "counter_ways", "counter_bits", "directory_choices", "directory_sets",
            "directory_ways", "directory_partitions", "stamp_bits", "batch_samples",
            "batch_lookups", "miss_entries", "window_beats", "events", "arithmetic", "planner",
@@ -29,7 +29,7 @@ _FIELDS = ("bus_bytes", "lookup_lanes", "lane_banks", "address_width", "handles"
 class _Geometry(ctypes.Structure):
     """`struct Geometry` of kernels/engine/geometry.hpp."""
 
-    _fields_ = [(name, c_uint32) for name in _FIELDS]
+    _fields_ = [(name, c_uint32) for name in GEOMETRY_FIELDS]
 
 
 _PROTOTYPES = {
@@ -105,7 +105,7 @@ class CpuTransport:
         # A short call keeps the interpreter's lock, a call that may wait releases it.
         path = native_library()._name
         self._library, self._short = _bound(ctypes.CDLL(path)), _bound(ctypes.PyDLL(path))
-        fields = _Geometry(*(int(getattr(geometry, name)) for name in _FIELDS))
+        fields = _Geometry(*(int(getattr(geometry, name)) for name in GEOMETRY_FIELDS))
         self._card = self._library.card_open(ctypes.byref(fields), threads)
         if not self._card:
             raise RuntimeError(

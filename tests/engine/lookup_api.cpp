@@ -1,4 +1,4 @@
-// The lookup queue's engine by itself, for C: benchmarks and comparisons without rings.
+// The lookup queue's engine by itself, for C: comparisons without rings.
 
 #include "lookup_engine.hpp"
 
