@@ -10,14 +10,6 @@ from .dram.controller import Dram
 from .ethernet.station import Rgmii, Station
 
 ECP5_85 = {"luts": 83640, "ffs": 83640, "bram": 208, "dsp": 156}
-ECP5_45 = {"luts": 43848, "ffs": 43848, "bram": 108, "dsp": 72}
-# Changes to `ecp5` for an ECP5-45F, which has no room for the arithmetic.
-ECP5_45_CARD = {
-    "changes": {"arithmetic": False, "tables": 16, "counter_sets": 512, "counter_ways": 2,
-                "directory_sets": 256, "miss_entries": 256, "batch_samples": 1024,
-                "row_bytes": 512, "outstanding": 4, "result_ports": 1},
-    "memory_bytes": 1 << 15,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +51,6 @@ class Board:
         luts, ffs, bram and dsp of the FPGA.
     preset : str
         Preset of the accelerator.
-    changes : mapping
-        Fields of the preset's `Config` to replace.
     memory_bytes : int
         Size of the card's memory in block RAM, a power of two.
     dram : Dram, optional
@@ -86,7 +76,6 @@ class Board:
     options: tuple
     capacity: Mapping
     preset: str = "ecp5"
-    changes: Mapping = field(default_factory=dict)
     memory_bytes: int
     dram: Dram | None = None
     clock_mhz: int
@@ -125,7 +114,7 @@ class Board:
     def config(self) -> Config:
         """Configuration of the accelerator on the board."""
         return replace(preset(self.preset), name=f"{self.preset}-{self.name}",
-                       clock_mhz=self.clock_mhz, **self.changes)
+                       clock_mhz=self.clock_mhz)
 
     def make_platform(self):
         """A fresh instance of the board's platform.

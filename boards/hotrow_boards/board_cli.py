@@ -69,18 +69,15 @@ def flash(subparsers):
 def _list(options):
     described = [{
         "board": board.name, "title": board.title, "device": board.device, "preset": board.preset,
-        "changes": dict(board.changes), "memory_bytes": board.memory_bytes,
-        "memories": board.memories, "links": board.links, "clock_mhz": board.clock_mhz,
-        "unused": board.unused,
+        "memory_bytes": board.memory_bytes, "memories": board.memories, "links": board.links,
+        "clock_mhz": board.clock_mhz, "unused": board.unused,
     } for board in BOARDS.values()]
     if options.json:
         print(json.dumps({"boards": described}))
         return 0
     for each in described:
-        changes = ", ".join(f"{name} {value}" for name, value in each["changes"].items())
         lines = [f"{each['title']}, {each['device']}",
                  f"{each['preset']} at {each['clock_mhz']} MHz, {_memories(each['memories'])}",
-                 *([f"its changes to the preset: {changes}"] if changes else []),
                  f"links: {', '.join(map(' '.join, each['links'].items()))}",
                  f"not used: {each['unused']}"]
         for at, line in enumerate(lines):

@@ -2,10 +2,8 @@
 
 from .ecpix5 import ECPIX5
 from .ulx3s import ULX3S
-from .ulx3s_45f import ULX3S_45F
-from .versa_5g import VERSA_5G
 
-BOARDS = {board.name: board for board in (ECPIX5, VERSA_5G, ULX3S, ULX3S_45F)}
+BOARDS = {board.name: board for board in (ECPIX5, ULX3S)}
 
 
 def find_board(name: str):

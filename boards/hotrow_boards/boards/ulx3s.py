@@ -3,9 +3,6 @@
 from ..board import ECP5_85, Board
 from ..dram.controller import Dram
 
-# A board carries one of several parts with 32 or 64 MB; this one's timing suits all of them.
-SDRAM = Dram(memtype="SDR", chip="MT48LC16M16", lanes=2, chip_bytes=1 << 25, memory_bytes=1 << 25,
-             pins="sdram")
 ULX3S = Board(
     name="ulx3s",
     title="Radiona ULX3S 85F",
@@ -14,7 +11,9 @@ ULX3S = Board(
     options=("--85k", "--package", "CABGA381", "--speed", "6"),
     capacity=ECP5_85,
     memory_bytes=1 << 16,
-    dram=SDRAM,
+    # A board carries one of several parts with 32 or 64 MB; this one's timing suits all of them.
+    dram=Dram(memtype="SDR", chip="MT48LC16M16", lanes=2, chip_bytes=1 << 25,
+              memory_bytes=1 << 25, pins="sdram"),
     clock_mhz=25,
     loader=("--board", "ulx3s"),
     uart="over its USB bridge",
