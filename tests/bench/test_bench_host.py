@@ -138,6 +138,21 @@ def test_several_modes_are_a_list(bench):
     assert code == 0 and "hotrow bench host" in text and "device's own time left out" in err
 
 
+def test_the_card_in_software_is_timed_as_it_is(bench, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("recorded or replayed")
+
+    monkeypatch.setattr("hotrow.bench.host.Recording", refuse)
+    monkeypatch.setattr("hotrow.bench.host.Replay", refuse)
+    ticks = iter(range(10**9))
+    monkeypatch.setattr("time.process_time", lambda: next(ticks))
+    code, result, _ = bench("--transport", "cpu", "--modes", "scratchpipe", "--json")
+    assert code == 0 and result["transport"] == "cpu" and next(ticks) > 100
+    assert result["host_ms"] == pytest.approx(  # medians of two steps
+        result["card_side_ms"] + result["trainer_ms"] + result["device_ms"])
+    assert "nothing replayed" in bench("--transport", "cpu", "--modes", "scratchpipe")[2]
+
+
 def test_without_fbgemm(bench, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "fbgemm_gpu.split_embedding_configs", None)
     code, result, _ = bench("--modes", "resident", "--json")

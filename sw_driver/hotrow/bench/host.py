@@ -1,9 +1,10 @@
-"""The host's time of a training step by part, without the device's, compared with CPU peers.
+"""The processor's time of a training step by part, compared with CPU peers.
 
-A simulated device runs inside the calls of its transport, on the thread of the trainer, and takes
-the processor's caches. So each mode runs twice: first with the simulation, which is recorded, and
-then with the recording in its place, which is timed. The time inside the calls of the transport is
-measured and subtracted. Before each step, also of a peer, other work takes the caches.
+With transport `cpu` the device is this machine's cores: the step is timed as it is, and the time of
+every thread counts. A simulated device takes time and the processor's caches that a card would not.
+So each mode runs twice: first with the simulation, which is recorded, and then with the recording
+in its place, which is timed; the time inside the calls of the transport is left out. Before each
+step, also of a peer, other work takes the caches.
 """
 
 import time
@@ -15,6 +16,7 @@ from torch import nn
 
 from ..contract.errors import Error
 from ..device import Device
+from ..device import open as open_device
 from ..memory.transport import open_transport
 from ..torch import HotEmbeddingBagCollection, TableConfig, convert
 from ..torch.collection.bag_calls import joined_bags
@@ -41,6 +43,9 @@ def host(options, trace, steps) -> dict:
         torch.set_num_threads(options.threads)
     # Time of the thread leaves other processes out, but has no time of PyTorch's other threads.
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    if options.transport == "cpu":
+        clock = time.process_time
+        options.remark = "time of this machine's processor, all threads, nothing replayed"
     steps.begin("making batches")
     timed = options.warm_up + options.steps
     batches = _batches(trace, options.batch, options.learning + timed + AHEAD)
@@ -96,6 +101,9 @@ def _mode(mode, options, cardinalities, learning, batches, clock):
     everything = mode, options, cardinalities, learning, batches, PartClock(clock)
     if mode == "resident":
         return _train(*everything)
+    if options.transport == "cpu":
+        with open_device("cpu", options.preset, threads=options.threads or 1) as device:
+            return _train(*everything, device)
     recording = Recording(open_transport(options.transport, preset=options.preset))
     with Device(recording, _TIMEOUT, _RING, _MEMORY_TIMEOUT) as device:
         _train(*everything, device)
@@ -125,7 +133,8 @@ def _train(mode, options, cardinalities, learning, batches, parts, device=None):
                 collection.observe(batch)
             collection.learn()
         if mode != "resident":
-            parts.wrap(collection.store.device.transport, TRANSPORT, DEVICE)
+            calls = ("wait",) if options.transport == "cpu" else TRANSPORT
+            parts.wrap(collection.store.device.transport, calls, DEVICE)
             parts.wrap(collection.store.statistics, ("planned", "moved"), "statistics")
             parts.wrap(collection.store, ("take",), "plan")
             parts.wrap(collection.store.host, ("write_after",), "insert")
@@ -191,8 +200,9 @@ def _steps(mode, model, collection, options, batches, parts, sorts):
         if number >= options.warm_up:
             each.append(parts.seconds)
             counts.append(sorts.count - sorted_before)
+    host = CARD_SIDE + TRAINER + (DEVICE,) * (options.transport == "cpu")
     total = {name: 1e3 * median(sum(step[part] for part in chosen) for step in each)
-             for name, chosen in (("host_ms", CARD_SIDE + TRAINER), ("card_side_ms", CARD_SIDE),
+             for name, chosen in (("host_ms", host), ("card_side_ms", CARD_SIDE),
                                   ("trainer_ms", TRAINER), ("device_ms", (DEVICE,)))}
     return {
         "mode": mode, **total,

@@ -151,8 +151,9 @@ def add_host(parser):
     parser.add_argument("--converted", action="store_true",
                         help="a model of one nn.EmbeddingBag per table, converted")
     parser.add_argument("--threads", type=positive,
-                        help="of PyTorch; 1 counts time of the thread, more the wall clock; "
-                             "default all cores")
+                        help="of PyTorch, default all cores, and of transport cpu, default 1; "
+                             "1 counts time of the thread, more the wall clock, transport cpu "
+                             "time of all threads")
 
 
 def trace_of(options):
