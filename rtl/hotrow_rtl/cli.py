@@ -40,9 +40,9 @@ def run(options) -> int:
     config, folder = preset(options.preset), options.output
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: -o needs the name of a folder")
+    folder.mkdir(parents=True, exist_ok=True)
     print(f"emitting the Verilog of {config.name} ...", file=sys.stderr)
     files, described = files_of(config, options.format)
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
     if options.json:

@@ -13,6 +13,10 @@ from . import cards, constants, sweeps, systems, validate, workloads
 from .placements import FRAMEWORKS, Question
 
 MB = 2**20
+# Answers of their own: the option, and the other options that they read.
+_ONLY = {"measure_card": ("--measure-card", ("card",)),
+         "validate": ("--validate", ("output", "json")),
+         "verdict_map": ("--map", ("card", "framework", "json"))}
 
 
 def explore(subparsers):
@@ -50,20 +54,22 @@ def explore(subparsers):
                          help="with --calibrate: only compare predicted with measured steps of "
                          "mode resident at three other sizes")
     out = parser.add_argument_group("the answer")
-    out.add_argument("--validate", action="store_true",
-                     help="only compare the model with published results")
-    out.add_argument("--map", action="store_true", dest="verdict_map",
-                     help="only the verdict of every workload on every system, over the free cores")
+    only = out.add_mutually_exclusive_group()
+    only.add_argument("--validate", action="store_true",
+                      help="only compare the model with published results")
+    only.add_argument("--map", action="store_true", dest="verdict_map",
+                      help="only the verdict of every workload on every system, by free cores")
     out.add_argument("-o", "--output", type=Path, metavar="DIR",
                      help="folder for report.html, sweeps.csv and explore.json; default "
                      "hotrow-explore, with --validate none")
-    out.add_argument("--measure-card", action="store_true",
-                     help="only measure the rates of --card again, with hotrow bench")
+    only.add_argument("--measure-card", action="store_true",
+                      help="only measure the rates of --card again, with hotrow bench")
     shared.add_json(out)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options) -> int:
+    _refuse_unread(options)
     known = constants.load()
     if options.measure_card:
         print(f"recorded in {cards.measure(options.card)}")
@@ -91,6 +97,17 @@ def run(options) -> int:
         console().print(f"{result['verdict']}\n{per_table(result)}\n(projected; card: {note})\n"
                         f"report: {folder / 'report.html'}")
     return 0
+
+
+def _refuse_unread(options):
+    """Refuse the options that the answer asked for does not read."""
+    for answer, (flag, read) in _ONLY.items():
+        unread = [action for action in options.parser._actions
+                  if getattr(options, answer) and action.dest not in (answer, *read, "help")
+                  and getattr(options, action.dest) != action.default]
+        if unread:
+            raise systems.ExploreError(f"{flag} does not read {unread[0].option_strings[-1]}: "
+                                       "leave one of them out")
 
 
 def _question(options, known):

@@ -186,13 +186,17 @@ def test_unknown_transport():
         hotrow.open("fpga")
 
 
-@pytest.mark.parametrize("options, message", [
-    ({"preset": "huge"}, "unknown preset 'huge'.*tiny"),
-    ({"speed": 3}, "option it lacks.*speed.*preset"),
+@pytest.mark.parametrize("transport, options, message", [
+    ("model", {"preset": "huge"}, "unknown preset 'huge'.*tiny"),
+    ("model", {"speed": 3}, "option it lacks.*speed.*preset"),
+    ("cpu", {"preset": "huge"}, "unknown preset 'huge'.*tiny"),
+    ("cpu", {"threads": 0}, "threads must be 1 to 256, not 0"),
+    ("cpu", {"threads": 100_000}, "threads must be 1 to 256, not 100000"),
+    ("cpu", {"slots": 0}, "slots must be 1 to"),
 ])
-def test_options_of_a_transport(options, message):
+def test_options_of_a_transport(transport, options, message):
     with pytest.raises(TransportError, match=message):
-        hotrow.open("model", **options)
+        hotrow.open(transport, **options)
 
 
 def test_memory_for_which_the_card_has_no_addresses():

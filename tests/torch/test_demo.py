@@ -39,6 +39,12 @@ def test_demo_tells_one_story(capsys, tmp_path):
     assert {"driver", "PLAN", "GATHER", "SCATTER", "step"} <= names
 
 
+def test_a_slip_shows_before_the_software_trains(capsys, monkeypatch):
+    monkeypatch.setattr("hotrow.torch.training.train.train", None)
+    code, _, err = demo(capsys, "--transport", "smi", *QUICK)
+    assert code == 2 and "unknown transport 'smi'" in err and err.count("\n") == 1
+
+
 def test_json_is_one_object_and_nothing_else(capsys):
     code, out, _ = demo(capsys, "--transport", "model", "--json", *QUICK)
     result = json.loads(out)

@@ -101,6 +101,7 @@ def test_a_bag_that_no_length_can_tell(monkeypatch):
     ({"bag": "basket"}, "no column 'basket'"),
     ({"ids": ("price",)}, "column 'price', line 2: expected an integer, not '1.5'"),
     ({"label": "user"}, "column 'user', line 3: a label is 0 or 1, not '2'"),
+    ({"label": "visit"}, "column 'visit', line 2: a label is 0 or 1, not 'a'"),
     ({"dense": ("visit",)}, "column 'visit', line 2: expected a finite number, not 'a'"),
     ({"rows": (3, 7)}, "column 'item', line 2: id 7 in a table of 7 rows"),
     ({"rows": (3,)}, "1 row counts for 2 id columns"),

@@ -126,7 +126,8 @@ def labels(text, name, first_line):
     wrong = ~np.isin(numbers, (0.0, 1.0))
     if wrong.any():
         at = int(wrong.argmax())
-        raise _cell(name, first_line, at, text[at], "a label is 0 or 1")
+        raise _cell(name, first_line, at, text[at],
+                    "a label is 0 or 1" + ("" if text[at] else ", the cell is empty"))
     return numbers.astype(np.float32)
 
 

@@ -17,7 +17,8 @@ _PAGE, _LINE = 4096, 64  # bytes
 _MOST_SETS = 1 << 24
 _SLOT_BYTES = 256  # of memory for a row and its bookkeeping, by which slots are chosen
 FEWEST_SLOTS, _MOST_SLOTS = 1 << 14, 1 << 22
-_MOST_THREADS = 8
+_MOST_THREADS = 256
+_MOST_BY_DEFAULT = 8  # threads
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"] for queue in QUEUES}
 GEOMETRY_FIELDS = ("bus_bytes", "lookup_lanes", "lane_banks", "address_width", "handles", "tables",
            "counter_sets", "counter_ways", "counter_bits", "directory_choices", "directory_sets",
@@ -183,8 +184,8 @@ def open_transport(preset: Any = None, slots: int | None = None, threads: int | 
     if slots is not None:
         geometry = with_slots(geometry, slots)
     threads = default_threads() if threads is None else threads
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
+    if not 1 <= threads <= _MOST_THREADS:
+        raise ValueError(f"threads must be 1 to {_MOST_THREADS}, not {threads}")
     return CpuTransport(geometry, threads)
 
 
@@ -216,4 +217,4 @@ def default_slots() -> int:
 def default_threads() -> int:
     """Half of the cores that the process may use, without one; at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(max(1, ((cores or 1) - 1) // 2), _MOST_THREADS)
+    return min(max(1, ((cores or 1) - 1) // 2), _MOST_BY_DEFAULT)
