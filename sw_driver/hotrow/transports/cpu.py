@@ -180,7 +180,7 @@ def open_transport(preset: Any = None, slots: int | None = None, threads: int | 
     geometry = config or (PRESETS[preset] if isinstance(preset, str) else preset)
     if geometry is None:
         geometry = replace(PRESETS["alveo-u55c"], name="cpu", clock_mhz=1000)  # cycles of 1 ns
-        slots = slots or default_slots()
+        slots = default_slots() if slots is None else slots
     if slots is not None:
         geometry = with_slots(geometry, slots)
     threads = default_threads() if threads is None else threads
