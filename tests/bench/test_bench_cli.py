@@ -190,6 +190,14 @@ def test_the_parser_loads_no_pytorch():
     assert found.stdout == "False\n"
 
 
+@pytest.mark.parametrize("arguments", [["plan", "--preset", "tiny"], ["area"], ["host", "-h"]])
+def test_a_wheel_names_what_a_benchmark_lacks(bench, monkeypatch, tmp_path, arguments):
+    monkeypatch.setattr("hotrow.bench.cli.CHECKOUT", tmp_path)
+    code, out, err = bench(*arguments)
+    assert code == 2 and not out and err.count("\n") == 1, err
+    assert f"hotrow bench {arguments[0]} needs a checkout" in err and "pip install -e ." in err
+
+
 def test_every_benchmark_has_such_a_test():
     import argparse
 

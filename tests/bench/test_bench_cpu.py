@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 from hotrow import RowList
-from hotrow.bench import cpu, cpu_numpy, cpu_torch
-from hotrow.bench.cpu_work import STEPS, prepare
 from hotrow.command.cli import main
 from hotrow.traces import Samples
+
+from benchmarks import cpu, cpu_numpy, cpu_torch
+from benchmarks.cpu_work import STEPS, prepare
 
 SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "1000", "--batch", "64",
          "--lookups", "2000"]

@@ -5,13 +5,14 @@ import json
 import numpy as np
 import pytest
 import torch
-from hotrow.bench.host_clock import DEVICE, PartClock, SortCounter
-from hotrow.bench.replay import Recording, Replay
 from hotrow.command.cli import main
 from hotrow.contract.errors import Error
 from hotrow.device import Device
 from hotrow.memory.buffer import empty
 from hotrow.memory.transport import open_transport
+
+from benchmarks.host_clock import DEVICE, PartClock, SortCounter
+from benchmarks.replay import Recording, Replay
 
 SMALL = ["--preset", "tiny", "--tables", "2", "--rows", "100", "--batch", "8", "--dim", "4",
          "--warm-up", "1", "--steps", "2", "--learning", "1", "--threads", "1"]

@@ -7,11 +7,12 @@ from collections import Counter
 import hotrow
 import numpy as np
 import pytest
-from hotrow.bench.hotset import Learned, Score, variant
 from hotrow.command.cli import main
 from hotrow.contract.errors import Error
 from hotrow.traces import open_trace
 from hotrow_rtl.config import preset
+
+from benchmarks.hotset import Learned, Score, variant
 
 SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "500", "--batch", "64",
          "--lookups", "6000"]

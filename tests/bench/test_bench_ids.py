@@ -1,6 +1,7 @@
 import pytest
-from hotrow.bench import ids
 from hotrow.kernels import compiler
+
+from benchmarks import ids
 
 
 @pytest.mark.slow

@@ -6,11 +6,12 @@ from argparse import Namespace
 from dataclasses import replace
 
 import pytest
-from hotrow.bench import moves
-from hotrow.bench.move_kinds import KINDS
 from hotrow.command.cli import main
 from hotrow_rtl.config import PRESETS
 from hotrow_sim.litedram import dram_bytes
+
+from benchmarks import moves
+from benchmarks.move_kinds import KINDS
 
 SMALL = ["gather", "--preset", "tiny", "--moved-rows", "3000", "--table-rows", "5000",
          "--ports", "1"]

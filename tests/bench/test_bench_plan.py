@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hotrow.bench import plan_native
-from hotrow.bench.plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
 from hotrow.command.cli import main
 from hotrow.kernels.compiler import find_compiler
+
+from benchmarks import plan_native
+from benchmarks.plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
 
 SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "1000", "--batch", "64",
          "--lookups", "2000"]
@@ -171,7 +172,7 @@ def test_a_card_of_other_sizes(bench):
 
 
 def test_without_a_compiler(bench, monkeypatch):
-    monkeypatch.setattr("hotrow.bench.plan.find_compiler", lambda: None)
+    monkeypatch.setattr("benchmarks.plan.find_compiler", lambda: None)
     code, result, err = bench(*SMALL, *MODEL, "--json")
     assert code == 0 and "no C++ compiler" in err and "c++" not in result["ratio"]
 

@@ -6,11 +6,12 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hotrow.bench.live_tensors import Watch
-from hotrow.bench.train_baselines import count, filled, ranked_rows
 from hotrow.command.cli import main
 from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.traces import open_trace
+
+from benchmarks.live_tensors import Watch
+from benchmarks.train_baselines import count, filled, ranked_rows
 
 SMALL = ["--preset", "tiny", "--trace", "zipf:1.05", "--tables", "3", "--rows", "900",
          "--batch", "48", "--learning", "3", "--warm-up", "1", "--steps", "4", "--rounds", "1"]

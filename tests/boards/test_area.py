@@ -1,22 +1,17 @@
 """`hotrow bench area`: small designs with known resources and depths, and the widest card."""
 
 import json
-import tomllib
-from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import pytest
-from hotrow.bench import cli as bench_cli
 from hotrow.command import cli
-from hotrow_boards import area_cli
-from hotrow_boards.depth import deepest
-from hotrow_boards.ultrascale import CAPACITY, by_unit, map_modules, resources, total
 from hotrow_rtl.config import preset
 from hotrow_rtl.primitives.ram import RAM_VERILOG
 
+from benchmarks.synthesis import area_cli
+from benchmarks.synthesis.depth import deepest
+from benchmarks.synthesis.ultrascale import CAPACITY, by_unit, map_modules, resources, total
 from tests.boards.real_tools import real_tool
 
-ROOT = Path(__file__).parents[2]
 # Two stages with two links between them, of more inputs than a LUT has, and a memory.
 DESIGN = """\
 module stage(input clk, input [5:0] a, input c, output reg q);
@@ -103,13 +98,8 @@ def test_an_unknown_cell():
 
 
 @pytest.fixture
-def area(capsys, monkeypatch):
+def area(capsys):
     """Run `hotrow bench area`: (exit code, its JSON object or the text, standard error)."""
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    monkeypatch.setattr(bench_cli, "entry_points", lambda group: [
-        EntryPoint(name, value, group)
-        for name, value in declared["project"]["entry-points"][group].items()])
-
     def run(*arguments):
         code = cli.main(["bench", "area", *arguments])
         out, err = capsys.readouterr()

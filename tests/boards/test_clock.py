@@ -3,22 +3,17 @@
 import json
 import re
 import shutil
-import tomllib
-from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import pytest
-from hotrow.bench import cli as bench_cli
 from hotrow.command import cli
-from hotrow_boards.clock import CAPACITY, DEVICE, measure
 from hotrow_boards.synthesis import check_fit
 from hotrow_boards.tools import tool
 from hotrow_rtl.config import preset
 from hotrow_rtl.emit.verilog import emit
 
+from benchmarks.synthesis.clock import CAPACITY, DEVICE, measure
 from tests.boards.real_tools import place_and_route_tools
 
-ROOT = Path(__file__).parents[2]
 ADDER = """\
 module adder(clk, a, b, y);
   input clk;
@@ -32,13 +27,8 @@ endmodule
 
 
 @pytest.fixture
-def clock(capsys, monkeypatch):
+def clock(capsys):
     """Run `hotrow bench clock`: (exit code, its JSON object or the text, standard error)."""
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    monkeypatch.setattr(bench_cli, "entry_points", lambda group: [
-        EntryPoint(name, value, group)
-        for name, value in declared["project"]["entry-points"][group].items()])
-
     def run(*arguments):
         code = cli.main(["bench", "clock", *arguments])
         out, err = capsys.readouterr()

@@ -3,12 +3,12 @@
 import pytest
 from amaranth.back import verilog
 from amaranth.hdl import Signal, Value
-from hotrow_boards.clock import measure
 from hotrow_rtl.float.convert import Narrow, Widen
 from hotrow_rtl.float.divide import Divide
 from hotrow_rtl.float.fma import FusedMultiplyAdd
 from hotrow_rtl.float.sqrt import SquareRoot
 
+from benchmarks.synthesis.clock import measure
 from tests.boards.real_tools import place_and_route_tools
 
 # LUTs, a tenth above the measured number, and multipliers.

@@ -6,7 +6,8 @@ import shutil
 import subprocess
 
 import pytest
-from hotrow_boards.shift_chain import Port, ports, wrap
+
+from benchmarks.synthesis.shift_chain import Port, ports, wrap
 
 CORE = """\
 module other(a);

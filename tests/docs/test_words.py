@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("rtl", "sim", "boards", "sw_driver", "docs", "README.md", "CHANGELOG.md",
-           "CONTRIBUTING.md")
+FOLDERS = ("rtl", "sim", "boards", "sw_driver", "benchmarks", "docs", "README.md",
+           "CHANGELOG.md", "CONTRIBUTING.md")
 SUFFIXES = {".py", ".md", ".cpp", ".hpp", ".json", ".csv"}
 WORDS = ("told", "tells", "heard", "hears", "behind", "anew", "besides", "by turns", "of equals",
          "what becomes", "as of", "comes of", "stands for")

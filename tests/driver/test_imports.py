@@ -141,9 +141,10 @@ def test_imports_go_to_lower_levels(package):
     assert not wrong
 
 
-def test_products_do_not_import_tests():
+@pytest.mark.parametrize("outside", ["benchmarks", "tests"])
+def test_products_do_not_import(outside):
     wrong = [f"{name} imports {target}" for name, (_, imports) in MODULES.items()
-             for target, _ in imports if within(target, "tests")]
+             for target, _ in imports if within(target, outside)]
     assert not wrong
 
 

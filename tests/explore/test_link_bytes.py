@@ -5,8 +5,9 @@ import json
 
 import pytest
 from hotrow_boards.boards import BOARDS
-from hotrow_explore.link_bytes import BLOCK_LOG2, Line
-from hotrow_explore.link_cli import link
+
+from benchmarks.link_bytes import BLOCK_LOG2, Line
+from benchmarks.link_cli import link
 
 QUICK = ["link", "--preset", "tiny", "--trace", "zipf:1.2", "--tables", "3", "--rows", "300",
          "--batch-size", "16", "--steps", "3", "--warm-up", "2", "--learning", "1", "--json"]
@@ -35,7 +36,7 @@ def test_output_for_people(capsys, monkeypatch):
     parser = argparse.ArgumentParser()
     link(parser.add_subparsers(dest="name"))
     options = parser.parse_args(QUICK[:-1])
-    monkeypatch.setattr("hotrow_explore.link_bytes.MODES", {"hotline": {"mode": "hotline"}})
+    monkeypatch.setattr("benchmarks.link_bytes.MODES", {"hotline": {"mode": "hotline"}})
     assert options.run(options) == 0
     shown, said = capsys.readouterr()
     assert "hotrow bench link" in shown and max(map(len, shown.splitlines())) <= 80

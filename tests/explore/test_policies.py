@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow.command.cli import main
-from hotrow_explore.policies.bounds import belady, least_recent
-from hotrow_explore.policies.study import sized, study
 from hotrow_rtl.config import preset
 from hotrow_sim.golden.training_pipeline import StageOffsets
+
+from benchmarks.policies.bounds import belady, least_recent
+from benchmarks.policies.study import sized, study
 
 TINY = preset("tiny")
 

@@ -1,23 +1,25 @@
 """`hotrow bench`: rates of the accelerator, in cycles that the card counts."""
 
 import sys
-from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from ..command.limits import check_batch
-from ..command.options import positive, positives
+from ..contract.errors import Error
 from ..contract.extras import advice
 from . import options as shared
 
 GROUP = "hotrow.benches"  # entry points of the benchmarks of other packages
+LOOKUPS = 2**20
 
-LOOKUPS, OVERLAP_LOOKUPS = 2**20, 2**19
-HOTSET_LOOKUPS, HOTSET_ROWS = 50_000_000, 10_000_000
-MOVES = {"gather": "copy random rows of a table to consecutive rows",
-         "scatter": "copy consecutive rows to random rows of a table",
-         "pool": "sum bags of random rows of a table to one row each",
-         "update": "steps of SGD on random rows of a table, with several gradients per row"}
-BAGS = {"pool": "rows of a bag", "update": "gradients of a row"}
+CHECKOUT = Path(__file__).resolve().parents[3]
+# Benchmarks of the checkout, which the wheel does not contain.
+SCRIPTS = {name: f"benchmarks.commands:{name}" for name in (
+    "cpu", "gather", "host", "hotset", "overlap", "plan", "pool", "scatter", "train", "update")} | {
+        "area": "benchmarks.synthesis.area_cli:area",
+        "clock": "benchmarks.synthesis.clock_cli:clock",
+        "link": "benchmarks.link_cli:link",
+        "policies": "benchmarks.policies.cli:policies"}
 
 
 def bench(subparsers):
@@ -26,76 +28,42 @@ def bench(subparsers):
         "bench", help="rates of the accelerator, in cycles that the card counts",
         description="Rates in cycles of the Verilated hardware, and what to compare them with.")
     names = parser.add_subparsers(title="benchmarks", metavar="NAME", required=True, dest="name")
-
-    def add(name, what, lookups=LOOKUPS, measure=None, **rows):
+    for name, what in (("observe", "count every lookup of a trace"),
+                       ("split", "slots of the lookups, and popular samples apart from the "
+                                 "others")):
         each = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
         shared.add_device(each)
-        shared.add_trace(each, lookups, **rows)
-        each.set_defaults(run=run, measure=measure or _module(name))
-        return each
+        shared.add_trace(each, LOOKUPS)
+        if name == "split":
+            shared.add_hot_rows(each)
+        shared.add_engine_threads(each)
+        each.set_defaults(run=run, measure=_measure)
 
-    each = add("observe", "count every lookup of a trace", measure=_observe)
-    shared.add_engine_threads(each)
-
-    each = add("split", "slots of the lookups, and popular samples apart from the others",
-               measure=_split)
-    shared.add_hot_rows(each)
-    shared.add_engine_threads(each)
-
-    each = add("plan", "slots for the rows of coming batches, compared with the CPU")
-    shared.add_planner(each)
-    shared.add_engine_threads(each)
-
-    each = add("overlap", "split batches while the missed rows of the previous batch are gathered",
-               OVERLAP_LOOKUPS)
-    shared.add_hot_rows(each)
-    each.add_argument("--row-bytes", type=positive, default=64,
-                      help="bytes of a row, a multiple of 16")
-
-    each = add("hotset", "lookups covered by the hot rows that the counters find",
-               HOTSET_LOOKUPS, total_rows=HOTSET_ROWS)
-    each.add_argument("--k", type=positives, default=(4096,),
-                      help="hot rows to find; several values are separated by commas")
-    each.add_argument("--entries-per-k", type=positive, default=4,
-                      help="counters of the card per hot row")
-
-    each = add("cpu", "the work of observe and split on the CPU, compared with the card")
-    shared.add_hot_rows(each)
-    each.add_argument("--threads", type=positive, help="of PyTorch; default all cores")
-    each.add_argument("--clock-mhz", type=positive,
-                      help="of the card; default the preset's assumed clock")
-
-    each = add("train", "training steps in every mode, compared with other libraries",
-               labelled=True)
-    shared.add_training(each)
-    each.set_defaults(transport="model", preset="alveo-u55c", trace="criteo-shape",
-                      remark="wall clock with a simulated card: not the speed of a card")
-
-    each = add("host", "the host's time of a training step, compared with CPU libraries",
-               rows=100_000)
-    shared.add_host(each)
-    each.set_defaults(transport="model", preset="alveo-u55c",
-                      remark="time of this machine's processor, the device's own time left out")
-
-    for name, what in MOVES.items():
-        each = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
-        shared.add_device(each, moves=True)
-        shared.add_moves(each)
-        if name in BAGS:
-            shared.add_bags(each, BAGS[name])
-        each.set_defaults(run=run, measure=_move, trace=None)
-
-    for entry in sorted(entry_points(group=GROUP)):
+    scripts = {name: EntryPoint(name, value, GROUP) for name, value in SCRIPTS.items()}
+    if (CHECKOUT / "benchmarks" / "commands.py").is_file():
+        sys.path.insert(0, str(CHECKOUT))
+    else:
+        for name in scripts:
+            _refuse(names, name, f"hotrow bench {name} needs a checkout of the project, whose "
+                    "folder benchmarks/ contains it: run pip install -e . there")
+        scripts = {}
+    for name, entry in sorted(({e.name: e for e in entry_points(group=GROUP)} | scripts).items()):
+        if name in names.choices:
+            continue
         try:
             entry.load()(names)
         except ModuleNotFoundError as missing:
-            names.add_parser(entry.name, help=advice(missing)).set_defaults(run=_refuse(missing))
+            _refuse(names, name, advice(missing))
 
 
-def _refuse(missing):
+def _refuse(names, name, reason):
+    """Add a benchmark that ends with an error, whatever its options."""
     def run(options):
-        raise missing
-    return run
+        raise Error(reason)
+
+    parser = names.add_parser(name, help=reason, prefix_chars="\0", add_help=False)
+    parser.add_argument("options", nargs="*")
+    parser.set_defaults(run=run)
 
 
 def run(options) -> int:
@@ -136,38 +104,17 @@ def _label(options):
         options.transport, "cycles by formula, not of the hardware")
 
 
-def _observe(options, trace, steps):
+def _measure(options, trace, steps):
+    """Observe or split the batches of a trace."""
     from . import lookups
 
     with shared.device_of(options) as device:
         steps.begin("loading")
         workload = lookups.load_some(trace, options.batch, options.lookups)
         workload.register(device)
-        return lookups.observe(device, workload, steps.begin("OBSERVE", len(workload.batches)),
-                               shared.engine_threads(options))
-
-
-def _split(options, trace, steps):
-    from . import lookups
-
-    with shared.device_of(options) as device:
-        steps.begin("loading")
-        workload = lookups.load_some(trace, options.batch, options.lookups)
-        workload.register(device)
+        threads, count = shared.engine_threads(options), len(workload.batches)
+        if options.name == "observe":
+            return lookups.observe(device, workload, steps.begin("OBSERVE", count), threads)
         steps.begin("learning hot rows")
         hot = lookups.learn(device, workload, options.hot_rows)
-        return lookups.split(device, workload, hot, steps.begin("SPLIT", len(workload.batches)),
-                             shared.engine_threads(options))
-
-
-def _module(name):
-    """The function of a module, both of that name; it is loaded when it is called."""
-    def measure(options, trace, steps):
-        return getattr(import_module(f".{name}", __package__), name)(options, trace, steps)
-    return measure
-
-
-def _move(options, trace, steps):
-    from .moves import measure
-
-    return measure(options.name, options, steps)
+        return lookups.split(device, workload, hot, steps.begin("SPLIT", count), threads)

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from .tools import run, tool
+from hotrow_boards.tools import run, tool
 
 DEVICE = "XCU55C"
 CAPACITY = {"luts": 1_303_680, "ffs": 2_607_360, "bram": 2016, "uram": 960, "dsp": 9024}

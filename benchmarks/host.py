@@ -12,16 +12,16 @@ from collections import Counter
 from statistics import median
 
 import torch
+from hotrow.contract.errors import Error
+from hotrow.device import Device
+from hotrow.device import open as open_device
+from hotrow.memory.transport import open_transport
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig, convert
+from hotrow.torch.collection.bag_calls import joined_bags
+from hotrow.torch.collection.collection import MODES
+from hotrow.torch.optim.rules import OPTIMIZERS
 from torch import nn
 
-from ..contract.errors import Error
-from ..device import Device
-from ..device import open as open_device
-from ..memory.transport import open_transport
-from ..torch import HotEmbeddingBagCollection, TableConfig, convert
-from ..torch.collection.bag_calls import joined_bags
-from ..torch.collection.collection import MODES
-from ..torch.optim.rules import OPTIMIZERS
 from .fbgemm import Absent, table_batched
 from .host_clock import DEVICE, TRANSPORT, PartClock, SortCounter
 from .host_passes import passes

@@ -1,8 +1,7 @@
 """What a device returned and wrote in one run, given again in the next without the device."""
 
 import numpy as np
-
-from ..contract.errors import Error
+from hotrow.contract.errors import Error
 
 _LARGEST = 96 << 20  # bytes of an array that is watched; the driver reads no table
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .board import ECP5_85
-from .routing import place_and_route
+from hotrow_boards.board import ECP5_85
+from hotrow_boards.routing import place_and_route
+from hotrow_boards.synthesis import check_fit, map_cells
+from hotrow_boards.tools import tool
+
 from .shift_chain import CHAIN_MODULE, wrap
-from .synthesis import check_fit, map_cells
-from .tools import tool
 
 DEVICE = "LFE5UM-85F-8"
 _DEVICE_OPTIONS = ("--um-85k", "--package", "CABGA756", "--speed", "8")

@@ -1,10 +1,10 @@
 """Other libraries' embeddings, with whole tables in the trainer's memory."""
 
 import torch
+from hotrow.torch.training.trainer import StepResult
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from ..torch.training.trainer import StepResult
 from .fbgemm import Absent, table_batched
 
 

@@ -9,15 +9,15 @@ import time
 from statistics import median
 
 import torch
+from hotrow.command.limits import check_memory
+from hotrow.contract.errors import Error
+from hotrow.contract.geometry import preset
+from hotrow.torch.memory.tables import EmbeddingTables
+from hotrow.torch.optim.rules import OPTIMIZERS
+from hotrow.torch.training.dlrm import DLRM
+from hotrow.torch.training.metrics import log_loss
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from ..command.limits import check_memory
-from ..contract.errors import Error
-from ..contract.geometry import preset
-from ..torch.memory.tables import EmbeddingTables
-from ..torch.optim.rules import OPTIMIZERS
-from ..torch.training.dlrm import DLRM
-from ..torch.training.metrics import log_loss
 from .fbgemm import Absent
 from .host_clock import DEVICE, TRANSPORT, PartClock
 from .live_tensors import Watch

@@ -4,8 +4,8 @@ import ctypes
 from pathlib import Path
 
 import numpy as np
+from hotrow.kernels import compiler
 
-from ..kernels import compiler
 from .plan_cpu import Planned
 
 SOURCE = Path(__file__).with_name("plan_native.cpp")

@@ -1,13 +1,12 @@
 """The compiled passes over a batch, each compared with PyTorch's functions for the same result."""
 
 import torch
-
-from ..kernels.copying import copy_rows
-from ..kernels.grouping import Grouper
-from ..kernels.ids import flatten_ids
-from ..kernels.pooling import BagLayout, pool_bags, sum_gradients
-from ..kernels.updating import first_not_finite, update_rows
-from ..torch.optim.arithmetic import pool, sum_duplicates
+from hotrow.kernels.copying import copy_rows
+from hotrow.kernels.grouping import Grouper
+from hotrow.kernels.ids import flatten_ids
+from hotrow.kernels.pooling import BagLayout, pool_bags, sum_gradients
+from hotrow.kernels.updating import first_not_finite, update_rows
+from hotrow.torch.optim.arithmetic import pool, sum_duplicates
 
 ROUNDS = 5
 

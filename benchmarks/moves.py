@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from hotrow.bench.options import device_of
+from hotrow.contract.errors import Error
+from hotrow.contract.geometry import preset
+from hotrow.memory.buffer import empty
 
-from ..contract.errors import Error
-from ..contract.geometry import preset
-from ..memory.buffer import empty
 from .cpu import best_seconds
 from .move_kinds import KINDS
-from .options import device_of
 
 BEATS = 2**18  # per port, by default
 LARGEST_TABLE = 2**28  # bytes, by default

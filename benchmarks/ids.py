@@ -1,6 +1,6 @@
 """Ids a second of one thread: a map of ids beside a bare lookup in an open hash table.
 
-    python -m hotrow.bench.ids --rows 1000000 --load 0.95
+    python -m benchmarks.ids --rows 1000000 --load 0.95
 """
 
 import argparse
@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-
-from ..ids import IdMap
-from ..kernels import compiler
+from hotrow.ids import IdMap
+from hotrow.kernels import compiler
 
 _BATCH, _BATCHES, _REPEATS = 1 << 16, 16, 5
 

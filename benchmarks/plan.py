@@ -14,14 +14,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from hotrow.bench import lookups
+from hotrow.bench.options import device_of, engine_threads
+from hotrow.contract.errors import Error
+from hotrow.contract.geometry import Preset
+from hotrow.contract.geometry import preset as preset_of
+from hotrow.kernels.compiler import find_compiler
 
-from ..contract.errors import Error
-from ..contract.geometry import Preset
-from ..contract.geometry import preset as preset_of
-from ..kernels.compiler import find_compiler
-from . import lookups, plan_native
+from . import plan_native
 from .cpu_work import LARGEST_TOTAL
-from .options import device_of, engine_threads, sets_of
+from .options import sets_of
 from .plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
 
 ROUNDS = 3

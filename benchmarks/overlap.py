@@ -6,11 +6,10 @@ which the host sets once they are in their rings, so that the time of the host i
 """
 
 import numpy as np
-
-from ..contract.errors import Error
-from ..memory.buffer import empty
-from . import lookups
-from .options import device_of
+from hotrow.bench import lookups
+from hotrow.bench.options import device_of
+from hotrow.contract.errors import Error
+from hotrow.memory.buffer import empty
 
 START, SPLIT, GATHERED = 0, 1, 2  # events; their values count batches
 COMMANDS_PER_BATCH, OTHERS = 3, 2  # in a ring

@@ -5,11 +5,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from hotrow_boards.synthesis import check_fit
 from hotrow_rtl.config import preset
 
-from .cli import add_core
+from .clock_cli import add_core
 from .depth import deepest
-from .synthesis import check_fit
 from .ultrascale import CAPACITY, DEVICE, by_unit, map_modules, resources, total
 
 _LEAST_LUTS = 1000  # of a unit with a line of its own

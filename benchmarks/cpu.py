@@ -9,11 +9,12 @@ import os
 import time
 
 import numpy as np
+from hotrow.bench import lookups
+from hotrow.bench.options import device_of
+from hotrow.contract.errors import Error
 
-from ..contract.errors import Error
-from . import cpu_numpy, lookups
+from . import cpu_numpy
 from .cpu_work import LARGEST_TOTAL, SPLIT, STEPS, prepare
-from .options import device_of
 
 ROUNDS = 7
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import torch
+from hotrow import device as driver
+from hotrow.contract.errors import Error
+from hotrow.contract.geometry import preset as preset_of
+from hotrow.torch.training.collection_trainer import CollectionTrainer
 
-from .. import device as driver
-from ..contract.errors import Error
-from ..contract.geometry import preset as preset_of
-from ..torch.training.collection_trainer import CollectionTrainer
 from .options import sets_of
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")

@@ -8,12 +8,13 @@ lookups of the other batches.
 from dataclasses import replace
 
 import numpy as np
+from hotrow.bench import lookups
+from hotrow.bench.options import device_of
+from hotrow.contract.errors import Error
+from hotrow.contract.geometry import Preset
+from hotrow.contract.geometry import preset as preset_of
 
-from ..contract.errors import Error
-from ..contract.geometry import Preset
-from ..contract.geometry import preset as preset_of
-from . import lookups
-from .options import device_of, sets_of
+from .options import sets_of
 
 LEARNING_SHARE = 0.2  # of the batches, at least one
 ROW_BITS = np.uint64(32)
