@@ -1,7 +1,6 @@
 """Options of the benchmarks of this folder, and what they share."""
 
 from hotrow.command.options import add_json, names, natural, positive, rate, window
-from hotrow.contract.errors import Error
 
 
 def add_moves(parser):

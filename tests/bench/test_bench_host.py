@@ -143,8 +143,8 @@ def test_the_card_in_software_is_timed_as_it_is(bench, monkeypatch):
     def refuse(*_):
         raise AssertionError("recorded or replayed")
 
-    monkeypatch.setattr("hotrow.bench.host.Recording", refuse)
-    monkeypatch.setattr("hotrow.bench.host.Replay", refuse)
+    monkeypatch.setattr("benchmarks.host.Recording", refuse)
+    monkeypatch.setattr("benchmarks.host.Replay", refuse)
     ticks = iter(range(10**9))
     monkeypatch.setattr("time.process_time", lambda: next(ticks))
     code, result, _ = bench("--transport", "cpu", "--modes", "scratchpipe", "--json")
