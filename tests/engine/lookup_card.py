@@ -22,9 +22,8 @@ OUTCOME = np.dtype({
 def library():
     """The engine's lookup queue as a shared library."""
     sources = [FOLDER / f"{name}.cpp" for name in (
-        "batch_reader", "counters", "lookup_engine", "lookup_parts", "lookup_passes",
-        "lookup_passes_avx2", "lookup_passes_portable", "memory", "planner", "splitter",
-        "workers")]
+        "batch_reader", "counters", "lookup_engine", "lookup_parts", "lookup_passes", "memory",
+        "planner", "splitter", "workers")]
     loaded = compiler.load("lookup-engine", [Path(__file__).with_name("lookup_api.cpp"), *sources],
                            sorted(FOLDER.glob("*.hpp")),
                            [*compiler.find_compiler(), f"-I{FOLDER}"])

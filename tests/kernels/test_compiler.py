@@ -29,7 +29,7 @@ def source(tmp_path):
 def test_a_library_is_built_once_per_content(empty_cache, source, monkeypatch):
     assert compiler.load("answer", [source]).answer() == 42
     (built,) = empty_cache.glob("*.so")
-    monkeypatch.setattr(compiler, "_build", None)
+    monkeypatch.setattr(compiler, "compile_library", None)
     assert compiler.load("answer", [source]).answer() == 42
     source.write_text(SOURCE.replace("42", "43"))
     with pytest.raises(TypeError):
@@ -38,6 +38,32 @@ def test_a_library_is_built_once_per_content(empty_cache, source, monkeypatch):
     monkeypatch.setenv("HOTROW_CACHE", str(empty_cache))
     assert compiler.load("answer", [source]).answer() == 43
     assert len(list(empty_cache.glob("*.so"))) == 2 and built.exists()
+
+
+def test_a_change_compiles_what_it_touches(empty_cache, tmp_path, source):
+    other, header, inner = (tmp_path / name for name in ("other.cpp", "outer.hpp", "inner.hpp"))
+    other.write_text('#include "outer.hpp"\nextern "C" int other() { return VALUE; }\n')
+    header.write_text('  #  include "./inner.hpp"\n')
+    inner.write_text("#define VALUE 1\n")
+
+    def loaded():
+        return compiler.load("answer", [source, other], [header, inner])
+
+    def objects():
+        return {path: path.stat().st_mtime_ns for path in (empty_cache / "objects").glob("*.o")}
+    assert loaded().other() == 1
+    first = objects()
+    inner.write_text("#define VALUE 2\n")
+    assert loaded().other() == 2 and loaded().answer() == 42
+    more = objects()
+    assert len(first) == 2 and len(more) == 3 and more.items() > first.items()
+
+
+def test_options_of_cxx_win(empty_cache, source, monkeypatch):
+    source.write_text(SOURCE.replace("42", "MARCH").replace("{", "{\n#ifdef __OPTIMIZE__\n"
+                      "#define MARCH 1\n#else\n#define MARCH 0\n#endif\n"))
+    monkeypatch.setenv("CXX", f"{' '.join(compiler.find_compiler())} -O0")
+    assert compiler.load("answer", [source]).answer() == 0
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF and no more"], ids=["empty", "truncated"])

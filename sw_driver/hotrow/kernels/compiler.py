@@ -1,10 +1,14 @@
-"""C++ sources as shared libraries, built once by the system's compiler."""
+"""C++ sources as shared libraries, built once by the system's compiler.
+
+The cache has the objects of every source file too, so that a change compiles what it touches.
+"""
 
 import ctypes
 import fcntl
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -17,7 +21,8 @@ from pathlib import Path
 
 from ..contract.errors import Error
 
-# Options that keep the bits: products and sums are fused only where the source says so.
+# Options that keep the bits: products and sums are fused only where the source says so. Options in
+# CXX come after them.
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-ffp-contract=off", "-fno-math-errno",
          "-fno-trapping-math", "-Wno-psabi", "-fPIC", "-pthread")
 
@@ -55,6 +60,7 @@ def load(name, sources, headers=(), command=None):
     name : str
         The library's name in the cache.
     sources, headers : sequence of Path
+        Headers are found by their file names.
     command : list of str, optional
         The compiler; `find_compiler()` by default.
 
@@ -75,13 +81,13 @@ def load(name, sources, headers=(), command=None):
     refusals = []
     for folder in _cache_folders():
         try:
-            return _load(command, sources, folder / file)
+            return _load(command, sources, headers, folder / file)
         except OSError as error:
             refusals.append(f"{folder / file} could not be written or loaded ({error})")
     raise Error(f"{'; '.join(refusals)}: name a folder that allows programs in HOTROW_CACHE")
 
 
-def _load(command, sources, library):
+def _load(command, sources, headers, library):
     with suppress(OSError):
         return ctypes.CDLL(str(library))
     _make_private(library.parent)
@@ -89,7 +95,9 @@ def _load(command, sources, library):
         fcntl.flock(lock, fcntl.LOCK_EX)
         with suppress(OSError):  # another process has built it meanwhile
             return ctypes.CDLL(str(library))
-        _build(command, sources, library)
+        print(f"hotrow: compiling {library.stem.partition('-')[0]} with {command[0]}, once",
+              file=sys.stderr)
+        compile_library(command, FLAGS, sources, headers, library, library.parent / "objects")
         return ctypes.CDLL(str(library))
 
 
@@ -101,10 +109,10 @@ def _make_private(folder):
         raise PermissionError(f"{folder} belongs to user {about.st_uid} or others can write to it")
 
 
-def _digest(command, files):
+def _digest(command, files, flags=None):
     """Name for all that a library depends on."""
     content = hashlib.sha256("\0".join((*command, _version(tuple(command)), _processor(),
-                                        *FLAGS)).encode())
+                                        *(flags or FLAGS))).encode())
     for file in files:
         content.update(file.read_bytes())
     return content.hexdigest()[:24]
@@ -131,34 +139,59 @@ def _processor():
     return f"{platform.machine()} {platform.processor()} {flags}"
 
 
-def _build(command, sources, library):
-    print(f"hotrow: compiling {library.stem.partition('-')[0]} with {command[0]}, once",
-          file=sys.stderr)
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        compile_library(command, FLAGS, sources, Path(folder) / library.name)
-        (Path(folder) / library.name).replace(library)
+def compile_library(command, flags, sources, headers, library, objects):
+    """Compile the sources whose objects are not kept, several at the same time, and link them.
 
-
-def compile_library(command, flags, sources, library):
-    """Compile sources to a shared library, several at the same time.
+    Parameters
+    ----------
+    command, flags : sequence of str
+    sources, headers : sequence of Path
+    library : Path
+        Replaced in one step.
+    objects : Path
+        Folder in which objects are kept, by their content.
 
     Raises
     ------
     Error
         With the compiler's message.
     """
-    objects = [library.parent / f"{library.stem}-{number}.o" for number in range(len(sources))]
-    compiling = [[*command, *flags, "-c", str(source), "-o", str(built)]
-                 for source, built in zip(sources, objects, strict=True)]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        steps = list(pool.map(_run, compiling))
-    linking = [*command, *flags, "-shared", *map(str, objects), "-o", str(library)]
-    for done in (*steps, _run(linking)):
-        if done.returncode:
-            raise Error(f"{command[0]} could not build {library.stem}:\n{done.stderr.strip()}")
-    for built in objects:
-        built.unlink()
+    options = [*flags, *(option for option in command[1:] if option.startswith("-"))]
+    objects.mkdir(exist_ok=True)
+    kept = [objects / f"{source.stem}-{_digest(command, _included(source, headers), flags)}.o"
+            for source in sources]
+    with tempfile.TemporaryDirectory(dir=objects) as folder:
+        def build(source, built):
+            if built.exists():
+                return None
+            return _run([*command, *options, "-c", str(source)], Path(folder) / built.name, built)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            failures = [*pool.map(build, sources, kept)]
+        if not any(failures):
+            failures = [_run([*command, *options, "-shared", *map(str, kept)],
+                             Path(folder) / library.name, library)]
+    for failure in filter(None, failures):
+        raise Error(f"{command[0]} could not build {library.stem}:\n{failure}")
 
 
-def _run(command):
-    return subprocess.run(command, capture_output=True, text=True)
+def _included(source, headers):
+    """A source file and those of the headers that it includes, at any depth."""
+    named = {header.name: header for header in headers}
+    found = {source: None}
+    pending = [source]
+    while pending:
+        for name in re.findall(rb'^ *# *include *"(?:.*/)?(.+)"', pending.pop().read_bytes(), re.M):
+            header = named.get(name.decode())
+            if header and header not in found:
+                found[header] = None
+                pending.append(header)
+    return list(found)
+
+
+def _run(command, output, target):
+    """Write a file and put it where it belongs; returns the message of a failure."""
+    done = subprocess.run([*command, "-o", str(output)], capture_output=True, text=True)
+    if done.returncode:
+        return done.stderr.strip() or f"exit code {done.returncode}"
+    output.replace(target)
+    return None

@@ -1,4 +1,4 @@
-// Passes over the lookups of a batch, compiled for several instruction sets.
+// Passes over the lookups of a batch.
 
 #pragma once
 
@@ -115,7 +115,7 @@ struct Passes {
                   uint16_t newest_stamp, bool age_numbers);
 };
 
-// The passes for this processor and these sets.
+// The passes for these sets.
 const Passes &passes_for(const Directory &);
 
 }  // namespace hotrow::engine
