@@ -42,7 +42,7 @@ LEVELS = {
         ("hotrow_sim.address_space", "hotrow_sim.native", "hotrow_sim.toolchain"),
         ("hotrow_sim.golden", "hotrow_sim.litedram", "hotrow_sim.memory"),
         ("hotrow_sim.cycles",),
-        ("hotrow_sim.cost", "hotrow_sim.model", "hotrow_sim.verilated"),
+        ("hotrow_sim.model", "hotrow_sim.verilated"),
         ("hotrow_sim.link",),
     ),
     "hotrow": (

@@ -39,7 +39,7 @@ class ReadRequester(wiring.Component):
     Timing
     ------
     A request is sent 2 cycles after its address; its first word is valid 4 cycles after the last
-    beat of its last completion. See `hotrow_sim.cycles.pcie`.
+    beat of its last completion.
     """
 
     def __init__(self, buses):

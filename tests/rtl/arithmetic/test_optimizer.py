@@ -2,11 +2,7 @@
 
 import numpy as np
 import pytest
-from hotrow_rtl.arithmetic.bag_sum import BagSum
-from hotrow_rtl.arithmetic.optimizer import RowUpdate
 from hotrow_rtl.config import PRESETS
-from hotrow_sim.cost.arithmetic import bag_sum_bits, row_update_bits
-from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cycles.arithmetic import update_cycles
 
 from tests.support.benches.float_cases import fractions, numbers
@@ -60,14 +56,6 @@ def test_sgd():
 def test_adagrad_with_stalls():
     compare(TINY, draw([1, 2], 8, "fp16", adagrad=True), verilated=False,
             gaps=(RAGGED,) * 4, pauses=(RAGGED,) * 2, limit=SIMULATED)
-
-
-@pytest.mark.parametrize("config", [
-    pytest.param(units, id=name, marks=() if units is TINY else pytest.mark.slow)
-    for name, units in UNITS.items()])
-def test_memory_equals_the_design(config):
-    assert bag_sum_bits(config) == memory_bits(BagSum(config))
-    assert row_update_bits(config) == memory_bits(RowUpdate(config))
 
 
 CONFIGS = pytest.mark.parametrize("config", [

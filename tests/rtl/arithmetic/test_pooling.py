@@ -2,10 +2,7 @@
 
 import numpy as np
 import pytest
-from hotrow_rtl.arithmetic.bag_arithmetic import BagArithmetic
 from hotrow_rtl.config import PRESETS
-from hotrow_sim.cost.arithmetic import bag_arithmetic_bits
-from hotrow_sim.cost.design_memory import memory_bits
 from hotrow_sim.cycles.arithmetic import mean_cycles, pool_cycles
 
 from tests.support.benches.float_cases import CORNERS, fractions, numbers
@@ -62,13 +59,6 @@ def test_means_with_stalls():
 @pytest.mark.slow
 def test_elements_before_their_rows():
     compare(TINY, draw([2, 0, 1, 5], 48), verilated=False, gaps=((40,), (0,)), limit=SIMULATED)
-
-
-@pytest.mark.parametrize("config", [
-    pytest.param(units, id=name, marks=() if units is TINY else pytest.mark.slow)
-    for name, units in UNITS.items()])
-def test_memory_equals_the_design(config):
-    assert bag_arithmetic_bits(config) == memory_bits(BagArithmetic(config))
 
 
 CONFIGS = pytest.mark.parametrize("config", [

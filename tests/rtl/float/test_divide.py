@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from hotrow_rtl.float.divide import Divide
-from hotrow_sim.cycles.float import divide_cycles
 from hotrow_sim.golden.float import divide
 
+from tests.rtl.float.float_cycles import divide_cycles
 from tests.support.benches.float_bench import check, run, run_verilated
 from tests.support.benches.float_cases import CORNERS, ONE, divide_cases, products
 from tests.support.benches.stream_bench import RAGGED, STEADY

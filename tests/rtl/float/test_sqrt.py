@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from hotrow_rtl.float.sqrt import SquareRoot
-from hotrow_sim.cycles.float import root_cycles
 from hotrow_sim.golden.float import square_root
 
+from tests.rtl.float.float_cycles import root_cycles
 from tests.support.benches.float_bench import check, run, run_verilated
 from tests.support.benches.float_cases import CORNERS, ONE, numbers, root_cases
 from tests.support.benches.stream_bench import RAGGED, STEADY

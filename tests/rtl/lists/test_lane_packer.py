@@ -11,7 +11,6 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.interfaces.records import row_entry
 from hotrow_rtl.lists.lane_packer import LanePacker
 from hotrow_rtl.lists.unpacker_packer import Packer
-from hotrow_sim.cost.design_memory import memory_bits
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 from tests.support.simulation import built
@@ -254,12 +253,6 @@ def test_shapes(shape, value, bits):
     taken = bench.sink(dut.words, 1, read=written)
     bench.run(20)
     assert taken == [(bits, 0xFF, 1)]
-
-
-@CONFIGS
-@SIZES
-def test_has_no_memory(config, element_bytes, words):
-    assert memory_bits(LanePacker(config, 32, element_bytes, words * config.bus_bytes)) == 0
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")

@@ -5,10 +5,7 @@ from hotrow_rtl.config import PRESETS
 from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
 from hotrow_rtl.memory.read_port import BLOCK_RAM_ROWS, SHALLOW_BEATS, DmaReadPort
-from hotrow_rtl.mover.engine import RowMover
 from hotrow_rtl.top import shallow_lists
-from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.cost.mover import row_mover_bits
 from hotrow_sim.cycles.mover import move_cycles
 from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import Behaviour, dram_timing
@@ -269,10 +266,3 @@ def test_memory_equals_golden_behind_dram(memory):
         Gather(1, [0, 1, 2, 3], 8, LISTED, slots=40),
         Gather(2, [1, 3], 20, LISTED | WITH_STATE, stride=48, slots=200)])
     assert all(outcome.status == Status.OK for outcome in got)
-
-
-@pytest.mark.parametrize("config", [
-    pytest.param(config, id=name, marks={"tiny": (), "alveo-u55c": SLOW}.get(name, LONG))
-    for name, config in (*PRESETS.items(), ("one outstanding", BUSES[32]))])
-def test_memory_bits(config):
-    assert memory_bits(RowMover(config)) == row_mover_bits(config)

@@ -8,9 +8,6 @@ from hotrow_rtl.config import Config
 from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR
 from hotrow_rtl.mover.addressing.port_interleave import row_port
-from hotrow_rtl.mover.engine import RowMover
-from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.cost.mover import row_mover_bits
 from hotrow_sim.golden.region_check import unpack_address
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
 
@@ -200,12 +197,6 @@ def test_restart_in_flight(ports, after):
     want = following.expect(bench.expected, bench.config)
     assert (bench.got.status, bench.got.entries) == (want.status, want.entries)
     np.testing.assert_array_equal(bench.image, bench.expected)
-
-
-@pytest.mark.parametrize("ports", SEVERAL)
-def test_memory_bits(ports):
-    config = with_ports(ports)
-    assert memory_bits(RowMover(config)) == row_mover_bits(config)
 
 
 @pytest.mark.parametrize("ports", [0, 3, 16, "4"])

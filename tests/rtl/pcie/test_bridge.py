@@ -5,7 +5,8 @@ import pytest
 from hotrow_rtl.memory.axi import AXI4Read, AXI4Write
 from hotrow_rtl.pcie.bridge import Bridge
 from hotrow_rtl.pcie.layouts import TAGS, Cause, Error
-from hotrow_sim.cycles.pcie import cycles_per_read, read_cycles, write_cycles
+
+from tests.rtl.pcie.pcie_cycles import cycles_per_read, read_cycles, write_cycles
 
 pytest.importorskip("cocotbext.pcie", reason="cocotbext-pcie is not installed")
 

@@ -64,8 +64,8 @@ class BagPipeline(wiring.Component):
 
     Timing
     ------
-    See ``hotrow_sim.cycles.bags``. One read is requested per cycle, and one word processed per
-    cycle, with any number of ports.
+    One read is requested per cycle, and one word processed per cycle, with any number of ports;
+    `tests/rtl/mover/bags/bags_cycles.py` has the cycles of a command.
     """
 
     def __init__(self, config: Config):

@@ -6,7 +6,6 @@ import numpy as np
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_BATCH
 from hotrow_rtl.lookup.banks.bypass_table import BypassTable, DependencyReducer, entry_width
-from hotrow_sim.cost.design_memory import memory_bits
 
 from tests.support.benches.stream_bench import StreamBench
 from tests.support.simulation import built
@@ -92,6 +91,5 @@ def test_the_newest_of_all_banks():
     bench.run(2000)
 
 
-def test_memory():
-    assert memory_bits(BypassTable(TINY)) == 33 * TINY.bypass_stamps // TINY.banks
+def test_an_entry_of_a_bank():
     assert 1 << entry_width(TINY) == TINY.bypass_stamps // TINY.banks

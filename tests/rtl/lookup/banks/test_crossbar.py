@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 from amaranth.lib import data
 from hotrow_rtl.config import RING_BEATS, preset
-from hotrow_rtl.interfaces.lookup_payloads import count_answer, count_request, waiting_beat
 from hotrow_rtl.lookup.banks.bank_pipe import BankPipe, bank_crossbar
 from hotrow_rtl.lookup.banks.bank_queue import BankQueue
 from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
-from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.cost.lookup import bank_crossbar_bits
-from hotrow_sim.cycles.bank_crossbar import crossbar_cycles
 
+from tests.rtl.lookup.banks.crossbar_cycles import crossbar_cycles
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 from tests.support.restart_harness import Case, check_restart, payload
 from tests.support.simulation import built
@@ -233,9 +230,3 @@ def test_restart_of_a_pipe():
     check_restart(Case(lambda: BankPipe(ONE, 4, 4, 4, 4), inputs={"beats.payload": payload(
         BankPipe(ONE, 4, 4, 4, 4).beats.p.shape(), lanes__all__valid=1)},
         replies={"answers.0": "requests.0"}), busy=range(0, 24, 3))
-
-
-@pytest.mark.parametrize("config", [TINY, NARROW, ONE, WIDE], ids=lambda config: config.name)
-def test_memory(config):
-    shapes = waiting_beat(config), count_request(config), 3, count_answer(config)
-    assert memory_bits(bank_crossbar(config, *shapes)) == bank_crossbar_bits(config, *shapes)

@@ -11,13 +11,6 @@ from hotrow_rtl.lookup.banks.lookup_bank import LookupBank
 from hotrow_rtl.lookup.directory.payloads import Policy
 from hotrow_rtl.lookup.directory.slot_table import distance
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, join_key, split_key
-from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.cost.lookup import (
-    bypass_table_bits,
-    counters_bits,
-    miss_table_bits,
-    slot_table_bits,
-)
 from hotrow_sim.golden.lookup.counters import Counters, unpack_key
 from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.golden.lookup.miss_table import MissTable
@@ -365,11 +358,3 @@ def test_restart_drops_the_requests_in_flight(config):
         assert answer.missed.kept and not answer.missed.repeated
     bench.process("drive", drive)
     bench.run(1000)
-
-
-@pytest.mark.parametrize("config", [*PLANNERS, *NO_PLANNERS, preset("ecp5")],
-                         ids=lambda config: config.name)
-def test_memory(config):
-    bits = (counters_bits(config) + miss_table_bits(config)) // config.banks
-    bits += slot_table_bits(config) + (bypass_table_bits(config) if config.planner else 0)
-    assert memory_bits(LookupBank(config)) == bits

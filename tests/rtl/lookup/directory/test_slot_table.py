@@ -13,8 +13,6 @@ from hotrow_rtl.lookup.directory.payloads import Policy
 from hotrow_rtl.lookup.directory.slot_table import SlotTable
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, join_key
 from hotrow_rtl.lookup.hashing.xorshift import unhash_key
-from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.cost.lookup import slot_table_bits
 from hotrow_sim.golden.lookup.counters import unpack_key
 from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.golden.lookup.replacement_policy import POLICIES
@@ -387,11 +385,3 @@ def test_clear_frees_every_slot(config):
             await player.drain(ctx)
             assert player.seen["hit"] == hits
     player.run(drive)
-
-
-@pytest.mark.parametrize("config", [
-    *PLANNERS, *NO_PLANNERS, preset("ecp5"), preset("alveo-u55c"),
-    replace(preset("alveo-u55c"), name="alveo-no-planner", planner=False)],
-    ids=lambda config: config.name)
-def test_memory(config):
-    assert memory_bits(SlotTable(config)) == slot_table_bits(config)

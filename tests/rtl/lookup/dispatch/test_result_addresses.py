@@ -6,7 +6,6 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.interfaces.records import BATCHES_IN_FLIGHT
 from hotrow_rtl.lookup.dispatch.result_addresses import RESULT_WRITERS, ResultAddresses, list_count
-from hotrow_sim.cost.design_memory import memory_bits
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 from tests.support.simulation import built
@@ -101,9 +100,3 @@ def test_a_writer_that_waits_keeps_none_from_theirs():
              for number in NUMBERS[1:]]
     bench.run(100)
     assert taken == [[addresses[number] for addresses, _ in given] for number in NUMBERS[1:]]
-
-
-def test_memory():
-    lists = 1 << (list_count(TINY) - 1).bit_length()
-    bits = BATCHES_IN_FLIGHT * lists * (TINY.address_width - 6)
-    assert memory_bits(ResultAddresses(TINY)) == bits

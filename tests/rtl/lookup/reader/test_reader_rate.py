@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import BatchFlag
-from hotrow_sim.cycles.reader import dense_cycles, jagged_cycles, sequence_cycles
 
+from tests.rtl.lookup.reader.reader_cycles import dense_cycles, jagged_cycles, sequence_cycles
 from tests.support.benches.lookup_bench import KINDS, Batch, Trace, beats_in, lengths_of
 
 TINY = preset("tiny")

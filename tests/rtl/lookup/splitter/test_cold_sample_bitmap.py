@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.splitter.cold_sample_bitmap import ColdSampleBitmap
-from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.cost.lookup import cold_sample_bitmap_bits
-from hotrow_sim.cycles.cold_sample_bitmap import listing_cycles, write_rounds
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 from tests.support.simulation import built
@@ -19,6 +16,28 @@ WIDE = dataclasses.replace(TINY, name="bus-64", bus_bytes=64, counter_sets=256,
 LEAST = dataclasses.replace(WIDE, name="least", batch_samples=64)
 ONE = dataclasses.replace(TINY, name="one-lane", lookup_lanes=1, lane_banks=1)
 CONFIGS = pytest.mark.parametrize("config", [TINY, WIDE], ids=lambda config: config.name)
+
+
+def write_rounds(samples, marks, config):
+    """Cycles of one beat: the larger number of its even and its odd marked words.
+
+    Parameters
+    ----------
+    samples : int[lanes]
+    marks : bool[lanes]
+    """
+    words = np.unique(np.asarray(samples)[np.asarray(marks, bool)] // config.lanes)
+    odd = int(np.count_nonzero(words & 1))
+    return max(1, odd, len(words) - odd)
+
+
+def listing_cycles(samples, config):
+    """From the last beat of a batch to the end of both sample lists, without stalls.
+
+    The lists end later by the write rounds beyond one of each beat, and start no earlier than the
+    lists of the batch before end.
+    """
+    return -(-samples // config.lanes) + ColdSampleBitmap.latency
 
 
 def batch(config, size, samples, cold):
@@ -294,9 +313,3 @@ def test_rounds_of_a_beat(config):
     rounds = [rounds_of(beat, config) for beat in given[1]]
     assert rounds[:runs] == [1] * runs and rounds[-5:-3] == [lanes // 2, lanes]
     assert taken[-1] - taken[0] == sum(rounds[:-4]) + 3  # beats wait in three places before theirs
-
-
-@pytest.mark.parametrize("config", [TINY, WIDE, LEAST, preset("ecp5")],
-                         ids=lambda config: config.name)
-def test_memory(config):
-    assert memory_bits(ColdSampleBitmap(config)) == cold_sample_bitmap_bits(config)

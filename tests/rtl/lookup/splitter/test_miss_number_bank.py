@@ -7,8 +7,6 @@ import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.interfaces.lookup_payloads import miss_place
 from hotrow_rtl.lookup.splitter.miss_number_bank import MissNumberBank
-from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.cost.lookup import miss_numbers_bits
 
 from tests.support.benches.stream_bench import StreamBench
 from tests.support.simulation import built
@@ -67,9 +65,3 @@ def test_equals_a_list(config, places, idle):
     bench.run(2000)
     assert told == [None] * MissNumberBank.latency + [
         number for _, number in turns[:-MissNumberBank.latency]]
-
-
-@pytest.mark.parametrize("config", [TINY, WIDE, preset("ecp5"), preset("alveo-u55c")],
-                         ids=lambda config: config.name)
-def test_memory(config):
-    assert config.banks * memory_bits(MissNumberBank(config)) == miss_numbers_bits(config)

@@ -23,12 +23,10 @@ from hotrow_rtl.lookup.banks.bank_pipe import bank_crossbar
 from hotrow_rtl.lookup.hashing.row_location import split_key
 from hotrow_rtl.lookup.splitter.miss_number_bank import MissNumberBank, number_lane, number_shared
 from hotrow_rtl.lookup.splitter.miss_numbering import MissNumbering, split_beat
-from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.cost.lookup import bank_crossbar_bits, miss_numbers_bits
-from hotrow_sim.cycles.bank_crossbar import crossbar_cycles
 from hotrow_sim.golden.lookup.combiner import owners
 from hotrow_sim.golden.lookup.miss_table import MissTable
 
+from tests.rtl.lookup.banks.crossbar_cycles import crossbar_cycles
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 from tests.support.simulation import built
 
@@ -290,12 +288,3 @@ def test_one_beat_a_cycle(pauses, list_pauses, every):
     lists = bench.sink(dut.listed, 50, (list_pauses,), "listed", read_list)
     assert bench.run(200) == every * 50 + MissNumbering.latency
     check_lists([batch], lists)
-
-
-@pytest.mark.parametrize("config", [TINY, WIDE, preset("ecp5")], ids=lambda config: config.name)
-def test_memory(config):
-    """Nothing before the ring, and the numbers behind it."""
-    assert memory_bits(MissNumbering(config)) == 0
-    assert memory_bits(NumberedRing(config)) == miss_numbers_bits(config) + bank_crossbar_bits(
-        config, split_beat(config), number_lane(config), number_shared(config),
-        config.slot_word_width)

@@ -7,8 +7,6 @@ import pytest
 from hotrow_rtl.config import EPOCH_WIDTH, MISS_WAYS, preset
 from hotrow_rtl.lookup.hashing.row_location import join_key
 from hotrow_rtl.lookup.splitter.miss_table import MissTableBank
-from hotrow_sim.cost.design_memory import memory_bits
-from hotrow_sim.cost.lookup import miss_table_bits
 from hotrow_sim.golden.lookup.miss_table import MissTable
 
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
@@ -181,9 +179,3 @@ def test_restart_and_clear_in_flight(name, after):
     assert driver.told == [(1, repeated, MISS_WAYS * rest)
                            for rest, repeated in zip(rests, there, strict=True)] + expected(
         TWO_SETS, other)
-
-
-@pytest.mark.parametrize("config", [*CONFIGS, preset("ecp5"), preset("alveo-u55c")],
-                         ids=lambda config: config.name)
-def test_memory(config):
-    assert config.banks * memory_bits(MissTableBank(config)) == miss_table_bits(config)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import Status, packed_address
 from hotrow_rtl.interfaces.records import COMMAND_PARTS
-from hotrow_sim.cycles.bags import pool_rows_cycles, update_rows_cycles
 from hotrow_sim.golden.region_check import Table
 from hotrow_sim.memory import Behaviour
 
+from tests.rtl.mover.bags.bags_cycles import pool_rows_cycles, update_rows_cycles
 from tests.support.benches.bag_bench import ADAGRAD, LISTED, TINY, Pool, Update
 from tests.support.benches.row_bench import SIZE, TABLES, RowBench
 

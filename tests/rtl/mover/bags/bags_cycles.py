@@ -1,9 +1,15 @@
 """Cycles of POOL and UPDATE: memory latency, one stream of row words, and the arithmetic."""
 
 from hotrow_rtl.config import Config
-
-from .arithmetic import APPLIED, SUMMED, mean_cycles, pool_cycles, squared_cycles, summed_rows
-from .mover import ADDED
+from hotrow_sim.cycles.arithmetic import (
+    APPLIED,
+    SUMMED,
+    mean_cycles,
+    pool_cycles,
+    squared_cycles,
+    summed_rows,
+)
+from hotrow_sim.cycles.mover import ADDED
 
 POOLED = 30  # from the list to the reads, from words to the pool, and from rows to their responses
 UPDATED = 21  # the same path of an update

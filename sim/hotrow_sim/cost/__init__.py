@@ -1,1 +1,0 @@
-"""Memory bits of each unit, as functions of the configuration."""
