@@ -103,9 +103,11 @@ def test_bad_options_end_with_2(bench, arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trace", ["uniform", "zipf:0.8", "zipf:1.05", "zipf:1.4", "single"])
+@pytest.mark.parametrize("trace", [
+    "uniform", "zipf:1.05", "single", *(pytest.param(trace, marks=pytest.mark.long)
+                                        for trace in ("zipf:0.8", "zipf:1.4"))])
 def test_observe_keeps_the_lanes_busy(bench, trace):
-    code, result, _ = bench("observe", "--trace", trace, "--lookups", 2**19, "--json")
+    code, result, _ = bench("observe", "--trace", trace, "--lookups", 2**17, "--json")
     assert code == 0 and result["transport"] == "sim"
     assert result["fraction_of_lanes"] >= 0.95
 
@@ -134,7 +136,8 @@ def test_overlap_over_the_model(bench):
 @pytest.mark.slow
 def test_rows_move_while_the_next_batch_is_split(bench):
     """Near the larger of both, not their sum; a first SPLIT and a last GATHER are alone."""
-    code, result, _ = bench(*OVERLAP, "--lookups", "260000", "--latency", 4, "--json")
+    code, result, _ = bench(*OVERLAP, "--batch", "512", "--lookups", "130000", "--latency", 4,
+                            "--json")
     split, gather = result["split_cycles"], result["gather_cycles"]
     assert code == 0 and result["agrees"] and result["batches"] == 10
     assert 0.5 < split / gather < 2, "one of them takes so little that nothing is shown"

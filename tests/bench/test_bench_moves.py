@@ -14,7 +14,7 @@ from benchmarks import moves
 from benchmarks.move_kinds import KINDS
 
 SMALL = ["gather", "--preset", "tiny", "--moved-rows", "3000", "--table-rows", "5000",
-         "--ports", "1"]
+         "--ports", "2"]
 FIELDS = {"preset", "rows", "row_bytes", "ports", "cycles", "bytes_per_cycle", "bus_bytes", "seed",
           "useful_beat_fraction", "agrees", "rows_per_s_projected", "cpu_rows_per_s", "ratio"}
 

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-SLOW = [pytest.param("verilator", marks=pytest.mark.slow), "icarus"]
+# Verilator compiles each bench for half a minute.
+VERILATOR = pytest.param("verilator", marks=(
+    pytest.mark.long if shutil.which("iverilog") else pytest.mark.slow))
 
 
-@pytest.fixture(params=SLOW)
+@pytest.fixture(params=[VERILATOR, "icarus"])
 def simulate(request, tmp_path, monkeypatch):
     """A function that runs one bench on a Verilog text; skips without the simulator or cocotb."""
     runner_module = pytest.importorskip("cocotb_tools.runner", reason="cocotb is not installed")

@@ -4,8 +4,6 @@ from hotrow_rtl.emit.verilog import TOP_MODULE
 from hotrow_sim.verilated.build import cached_verilog
 
 
-@pytest.mark.parametrize("simulate", [
-    pytest.param("verilator", marks=pytest.mark.slow),
-    pytest.param("icarus", marks=pytest.mark.long)], indirect=True)
+@pytest.mark.long
 def test_top(simulate):
     simulate(cached_verilog(preset("tiny")), TOP_MODULE, "tb_top", ROUNDS="2")

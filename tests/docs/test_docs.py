@@ -21,9 +21,12 @@ def blocks(language):
 
 
 def marked(case):
-    """Blocks that open the Verilated device build it first."""
-    slow = [pytest.mark.slow] if 'open("sim"' in case.values[0] else []
-    return pytest.param(*case.values, id=case.id, marks=slow)
+    """Blocks that open the Verilated device build it first; one that records signals is built by
+    no other test."""
+    source = case.values[0]
+    marks = [mark for mark, text in ((pytest.mark.slow, 'open("sim"'), (pytest.mark.long, "trace="))
+             if text in source]
+    return pytest.param(*case.values, id=case.id, marks=marks)
 
 
 @pytest.mark.parametrize("source", [marked(case) for case in blocks("python")])

@@ -26,6 +26,16 @@ MARKS = {"sim": [pytest.mark.slow]} | {
     kind: [pytest.mark.slow, pytest.mark.long] for kind in (*BOARDS, "sim-ecp5")}
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` deselects
+def pytest_collection_modifyitems(items):
+    """Mark the cases long that build a further card, "starved", which takes minutes."""
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if parameters.get("card_kind") == "sim" and getattr(
+                parameters.get("config"), "name", None) == "starved":
+            item.add_marker(pytest.mark.long)
+
+
 def pytest_generate_tests(metafunc):
     """Run the tests of a module over its `CARDS` of cards.
 

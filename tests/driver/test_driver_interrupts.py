@@ -145,6 +145,7 @@ def test_at_every_line_of_clear_directory(device, table):
     assert at > 50
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a callback
 def test_at_any_time(device, table):
     """By a timer, also while the model executes a command."""
     def stop(*_):

@@ -14,6 +14,7 @@ from tests.support.fuzz.planning import STARVED
 
 TINY, ECP5 = preset("tiny"), preset("ecp5")
 MANY = (400, 70, 230)  # rows of the tables
+SCARCE = pytest.mark.parametrize("config", [STARVED], ids=["starved"])
 STARVED_BOARD = replace(ECP5, name="ecp5-starved", **{
     name: getattr(STARVED, name)
     for name in ("directory_sets", "directory_partitions", "miss_entries", "stamp_bits")})
@@ -117,8 +118,9 @@ def test_rows_train_in_slots_as_in_their_tables(open_planner, card_kind, config,
         assert bypasses and evictions
 
 
-def test_rows_bypassed_again_and_again_are_made_one(open_planner):
-    device = open_planner(STARVED, MANY)
+@SCARCE
+def test_rows_bypassed_again_and_again_are_made_one(open_planner, config):
+    device = open_planner(config, MANY)
     ids = np.stack([np.r_[0:400, 0:400], np.full(800, 3), np.tile(np.arange(200), 4)], 1)
     plan = device.plan(ids)
     assert plan.bypasses > 500
@@ -130,8 +132,9 @@ def test_rows_bypassed_again_and_again_are_made_one(open_planner):
     assert bypassed.tolist() == list(range(64, 64 + plan.bypasses))
 
 
-def test_a_row_that_waits(open_planner):
-    device = open_planner(STARVED, MANY)
+@SCARCE
+def test_a_row_that_waits(open_planner, config):
+    device = open_planner(config, MANY)
     ids = [[row, row % 70, row % 230] for row in range(100)]
     first = device.plan(ids)
     assert first.bypasses and first.wait_for is None
@@ -142,8 +145,9 @@ def test_a_row_that_waits(open_planner):
     assert device.plan(ids).wait_for == 2
 
 
-def test_read_only_batches_leave_nothing_to_write_back(open_planner):
-    device = open_planner(STARVED, MANY)
+@SCARCE
+def test_read_only_batches_leave_nothing_to_write_back(open_planner, config):
+    device = open_planner(config, MANY)
     for number in range(5):
         ids = [[60 * number + row, number, number] for row in range(60)]
         plan = device.plan(ids, writes=False)

@@ -208,19 +208,20 @@ async def learn_split_gather(ctx, card):
 
 @pytest.mark.parametrize("config, behaviour", [
     pytest.param(TINY, NEAR, marks=pytest.mark.long),
-    pytest.param(CONFIG, FAR, marks=pytest.mark.slow),
+    pytest.param(CONFIG, NEAR, marks=pytest.mark.slow),
+    pytest.param(CONFIG, FAR, marks=pytest.mark.long),
     pytest.param(replace(CONFIG, name="two ports", result_ports=2, bus_bytes=32,
                          directory_sets=128), FAR, marks=pytest.mark.long),
     pytest.param(replace(CONFIG, name="four ports", result_ports=4, directory_choices=1,
                          bus_bytes=64, directory_sets=256), FAR, marks=pytest.mark.long),
-], ids=["near", "far", "two result ports", "one choice, four result ports"])
+], ids=["near", "small", "far", "two result ports", "one choice, four result ports"])
 def test_learn_split_gather(config, behaviour):
     card = Card(config, behaviour)
     card.run(learn_split_gather, limit=20000)
     card.memory.check()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("ports", [1, 2, 4])
 def test_missed_rows_with_any_number_of_result_ports(ports):
     """A list of many blocks, which two striped clients write."""
@@ -301,7 +302,7 @@ def test_registers_events_and_memory_errors():
     card.memory.check()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_soft_reset_recovers_from_a_timeout():
     async def scenario(ctx, card):
         master = card.master
@@ -325,10 +326,10 @@ def test_soft_reset_recovers_from_a_timeout():
     card.memory.check()
 
 
-@pytest.mark.parametrize("cycles", [
-    pytest.param((150,), marks=pytest.mark.slow),
-    pytest.param((10, 60, 110, 230), marks=pytest.mark.long)])
-def test_soft_reset_in_flight_keeps_the_tables(cycles):
+@pytest.mark.parametrize("behaviour, cycles", [
+    pytest.param(NEAR, (90,), marks=pytest.mark.slow),
+    pytest.param(FAR, (10, 60, 110, 150, 230), marks=pytest.mark.long)], ids=["near", "far"])
+def test_soft_reset_in_flight_keeps_the_tables(behaviour, cycles):
     """Counters, directory, regions and tables stay; the commands in progress are dropped."""
     async def scenario(ctx, card):
         await card.table(ctx, 0, card.put(weights()))
@@ -364,7 +365,7 @@ def test_soft_reset_in_flight_keeps_the_tables(cycles):
             assert (moved["status"], moved["entries"]) == (Status.OK, 8)
             copies = card.get(destination, np.uint32, 8 * DIM).reshape(8, DIM)
             np.testing.assert_array_equal(copies, weights()[:8])
-    card = Card(behaviour=FAR)
+    card = Card(behaviour=behaviour)
     card.run(scenario, limit=60000)
     card.memory.check()
 
@@ -388,7 +389,7 @@ class QuickWatchdog(EngineWatchdog):
         self.quiet_log2 = 9
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_soft_reset_recovers_from_a_still_engine(monkeypatch):
     monkeypatch.setattr(top, "RowMover", StillMover)
     monkeypatch.setattr(top, "EngineWatchdog", QuickWatchdog)

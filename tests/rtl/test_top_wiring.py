@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from amaranth import Module
 from amaranth.lib import wiring
-from amaranth.sim import Simulator
 from hotrow_rtl import top
 from hotrow_rtl.config import preset
 
 from tests.support.axi_lite_master import AXI4LiteMaster
+from tests.support.simulation import Simulation
 
 CONFIG = replace(preset("tiny"), result_ports=2)
 CLEARED = ("CommandQueue", "LookupEngine", "RowMover", "EventCounters")
@@ -50,12 +50,11 @@ class Card:
             for unit in self.all(PORTS):
                 ctx.set(unit.idle, 1)
             await scenario(ctx)
-        simulator = Simulator(self.module)
-        simulator.add_clock(1e-8)
-        simulator.add_testbench(prepared)
+        simulation = Simulation(self.module)
+        simulation.add(prepared)
         if background:
-            simulator.add_testbench(background, background=True)
-        simulator.run()
+            simulation.add(background, background=True)
+        simulation.run()
 
     async def ready(self, ctx):
         return await self.master.read_value(ctx, "STATUS") & 1

@@ -60,7 +60,7 @@ class Simulation:
             self._simulator.run()
         except BaseException:
             _components.clear()
-            del self._dut._simulation
+            vars(self._dut).pop("_simulation", None)
             raise
 
     async def _play(self, place, ctx):

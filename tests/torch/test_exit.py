@@ -18,5 +18,5 @@ tables.prefetch(torch.randint(0, 50, (8, 1)))
 @pytest.mark.slow
 def test_exit_without_close():
     runs = [subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-            for _ in range(4)]
-    assert [run.returncode for run in runs] == [0] * 4, runs[0].stderr
+            for _ in range(2)]
+    assert [run.returncode for run in runs] == [0] * 2, runs[0].stderr

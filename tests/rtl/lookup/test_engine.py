@@ -398,7 +398,7 @@ def test_restart_drops_the_command_and_keeps_the_directory():
     script.split(rng.integers(0, 25, 30), 15, 2, flags=BatchFlag.FEATURE_MAJOR)
     script.list(Opcode.REMOVE, rows)
     script.run(dropped=[(command, cycles) for command in unfinished
-                        for cycles in (1, 6, 12, *range(20, 65, 4), 72, 85)])
+                        for cycles in (1, 6, *range(12, 65, 8), 85)])
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from hotrow_sim.golden.region_check import Table
 
 from tests.support.bare_host import BareHost, aligned
 
-TINY = preset("tiny")
+TINY = preset("tiny")  # the one that the default tier builds, but for ecp5
 HANDLES = {"weights": 8, "state": 9, "lists": 10, "results": 11}
 ROWS = (100, 1000, 7)  # of tables 0 to 2
 STRIDES, ROW_BYTES, STATE_BYTES = (64, 128, 16), (64, 96, 16), (8, 0, 4)
@@ -61,6 +61,16 @@ class Card(BareHost):
         """`count` values from the result buffer."""
         size = np.dtype(dtype).itemsize * count
         return self.results[offset:offset + size].view(dtype)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` deselects
+def pytest_collection_modifyitems(items):
+    """Mark the cases long that build another card with a planner, which takes minutes."""
+    for item in items:
+        parameters = getattr(item, "callspec", None) and item.callspec.params
+        if parameters and parameters.get("make_planner") == "sim" and (
+                "card" in item.fixturenames or parameters.get("config", TINY) != TINY):
+            item.add_marker(pytest.mark.long)
 
 
 def open_tiny(transport, **options):

@@ -20,9 +20,9 @@ TINY = preset("tiny")
 # The address width limits row numbers to less than 32 bits; no planner.
 NARROW = replace(TINY, name="narrow", address_width=32, planner=False)
 SMALL = preset("ecp5")
-# SMALL has short row numbers, too, so the cases of NARROW are long.
+# SMALL has short row numbers, too, and no other test of the default tier builds NARROW or STARVED.
 CASES = [pytest.param(config, seed, id=f"{config.name}-{seed}",
-                      marks=pytest.mark.long if config is NARROW else ())
+                      marks=pytest.mark.long if config in (NARROW, STARVED) else ())
          for first, config in enumerate((TINY, STARVED, NARROW, SMALL))
          for seed in (first, first + 4)]
 ROUNDS = 8

@@ -28,7 +28,7 @@ def test_names_that_cannot_be_recorded(name, message, tmp_path):
         hotrow.open("sim", preset="tiny", trace=tmp_path / name)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_signals_are_in_the_waveform(tmp_path):
     path = tmp_path / "tiny.vcd"
     with hotrow.open("sim", preset="tiny", trace=path) as device:

@@ -54,7 +54,7 @@ def test_a_write_out_of_bounds_is_reported():
         hostile(1, seed=4, open_device=Wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_failure_leaves_a_waveform_of_its_round(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("tests.support.fuzz.hostile.LEGAL", LEGAL - {Status.BAD_OPCODE})
     path = tmp_path / "hostile.vcd"

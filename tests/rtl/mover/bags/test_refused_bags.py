@@ -10,7 +10,6 @@ from hotrow_rtl.interfaces.records import FAULT_DECERR, FAULT_SLVERR
 from tests.support.benches.bag_bench import ADAGRAD, LISTED, TINY, TYPED, Pool, Update
 from tests.support.benches.row_bench import TABLES, RowBench, compare
 
-SLOW = pytest.mark.slow
 LENGTHS = [2, 1, 3]
 UNKNOWN_TABLE, OUTSIDE = 15, 1 << 20
 
@@ -44,7 +43,6 @@ KINDS = {
     "typed update fp16": Kind(Update, 10, 11, LISTED | TYPED),
     "adagrad fp16": Kind(Update, 10, 11, LISTED | ADAGRAD),
 }
-SAMPLE = {("adagrad fp16", 0)}
 SOUND = [KINDS["update fp16"], KINDS["pool fp32"], KINDS["adagrad fp16"], KINDS["pool fp16"]]
 
 
@@ -103,9 +101,9 @@ def test_first_row_without_gradients(monkeypatch):
                         refused(KINDS["update bf16 of 48 bytes"], 0, 2)["length fault"]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind, bag", [
-    pytest.param(kind, bag, id=f"{kind}, {place} bag",
-                 marks=SLOW if (kind, bag) in SAMPLE else pytest.mark.long)
-    for kind in KINDS for bag, place in enumerate(("first", "middle", "last"))])
+    pytest.param(kind, bag, id=f"{kind}, {place} bag") for kind in KINDS
+    for bag, place in enumerate(("first", "middle", "last"))])
 def test_every_refusal(monkeypatch, kind, bag):
     check(monkeypatch, refused(KINDS[kind], bag, bag).values())
