@@ -28,11 +28,13 @@ MARKS = {"sim": [pytest.mark.slow]} | {
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects
 def pytest_collection_modifyitems(items):
-    """Mark the cases long that build a further card, "starved", which takes minutes."""
+    """Mark the cases long that build a further card, "starved", which takes minutes, and those of
+    further policies on the hardware."""
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if parameters.get("card_kind") == "sim" and getattr(
-                parameters.get("config"), "name", None) == "starved":
+        if parameters.get("card_kind") == "sim" and (
+                getattr(parameters.get("config"), "name", None) == "starved"
+                or parameters.get("policy") in ("rrip", "lfu")):
             item.add_marker(pytest.mark.long)
 
 

@@ -15,8 +15,9 @@ from tests.torch.conftest import relearn
 from tests.torch.test_hotline import KINDS
 
 
-@pytest.mark.parametrize("optimizer, jagged", KINDS)
-@pytest.mark.parametrize("transport", ["model", pytest.param("sim", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("transport, optimizer, jagged", [
+    *(("model", *kind) for kind in KINDS), pytest.param("sim", *KINDS[-1], marks=pytest.mark.slow),
+    *(pytest.param("sim", *kind, marks=pytest.mark.long) for kind in KINDS[:-1])])
 def test_a_step_is_the_reference_s_within_the_tolerance(setting, transport, optimizer, jagged):
     here = setting(1, optimizer=optimizer, jagged=jagged)
     with hotrow.open(transport, preset="tiny") as device:

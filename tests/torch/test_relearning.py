@@ -247,7 +247,7 @@ def test_coverage_follows_the_oracle(transport, preset, spec, tables, run):
     assert oracle(trace, **run | {"every": 0}) < 0.9 * best, "the drift is not worth following"
 
 
-@pytest.mark.parametrize("transport", [slow("model"), slow("sim")])
+@pytest.mark.parametrize("transport", [slow("model"), long("sim")])
 def test_hit_rate_of_the_command(capsys, transport):
     spec, slots, every, size, batches = "drift:1.05:5000:40", 600, 5, 64, 40
     code = main(["train", "--trace", spec, "--transport", transport, "--batches", str(batches),

@@ -1,5 +1,7 @@
 """Operands through a floating-point unit, in Amaranth's simulator or Verilated."""
 
+from functools import cache
+
 import numpy as np
 from amaranth.hdl import Const
 
@@ -42,9 +44,17 @@ def run(unit, *operands, gaps=STEADY, pauses=STEADY, limit=400_000):
     return done.words[0][:, 0], done.valid_cycles[0] - done.in_cycles[0]
 
 
+@cache
+def _verilated(make):
+    return StreamUnit(make(), *STREAMS)
+
+
 def run_verilated(unit, *operands, seed=0):
-    """`run` for millions of operations, with random gaps and pauses if `seed` is not 0."""
-    rng, verilated = np.random.default_rng(seed), StreamUnit(unit, *STREAMS)
+    """`run` for millions of operations, with random gaps and pauses if `seed` is not 0.
+
+    The unit's class has no arguments and is built once.
+    """
+    rng, verilated = np.random.default_rng(seed), _verilated(type(unit))
     results, cycles = [], []
     for first in range(0, len(operands[0]), CHUNK):
         chunk = [each[first:first + CHUNK] for each in operands]
