@@ -20,8 +20,11 @@ from hotrow_rtl.config import PRESETS, preset
 from hotrow_rtl.emit.component import share_modules, to_verilog
 from hotrow_rtl.emit.memory_report import memories
 from hotrow_rtl.emit.verilog import TOP_MODULE, emit
+from hotrow_rtl.memory.region_check import RegionCheck
 from hotrow_rtl.primitives.ram import RAM_MODULE
 from hotrow_sim.verilated.build import cached_verilog
+
+from tests.support.cosim.component import component_verilog
 
 LARGEST_TEXT = 4_500_000  # bytes: a guard against modules that are emitted several times
 TINY = preset("tiny")
@@ -128,7 +131,8 @@ def test_ports():
         *(f"m_axi_row{port}_{name}" for port in (0, 1) for name in read | write)}
 
 
-@ANY_PRESET
+@pytest.mark.long  # the tests of the device translate it
+@pytest.mark.parametrize("name", PRESETS)
 def test_verilator_accepts_it(name, source):
     lint(source(verilog(name)))
 
@@ -169,12 +173,12 @@ def test_yosys_accepts_it(name, source):
     check(source(verilog(name)))
 
 
-@pytest.mark.slow
 def test_checks_fail_on_broken_verilog(source):
     """The checks can fail: a signal with two drivers, and a missing module."""
-    text = verilog("tiny")
-    end = text.index("\nendmodule", text.index(f"\nmodule {TOP_MODULE}("))
-    driven_twice = f"{text[:end]}\n  assign interrupt = 1'h0;{text[end:]}"
+    text = component_verilog(RegionCheck(TINY), TOP_MODULE)
+    check(source(text))
+    end = text.index("\nendmodule", text.index(f"module {TOP_MODULE}("))
+    driven_twice = f"{text[:end]}\n  assign verdicts__valid = 1'h0;{text[end:]}"
     for broken in (driven_twice, text.replace(f"module {RAM_MODULE} ", "module another ")):
         with pytest.raises(AssertionError):
             check(source(broken))

@@ -254,14 +254,14 @@ def test_equals_golden_and_the_models(config, kind):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_equals_golden_and_the_models_at_length(config):
     steps = [step for seed, kind in enumerate(KINDS)
-             for step in everything(config, kind, 100 + seed, count=1000)]
+             for step in everything(config, kind, 100 + seed, count=400)]
     check_cycles(Bench(config, steps).run(limit=400_000))
 
 
 @pytest.mark.slow
 def test_equals_golden_with_stalls():
     config = CONFIGS[3]
-    steps = [step for kind in KINDS for step in everything(config, kind, 7, 200)]
+    steps = [step for kind in ("skewed", "one-set") for step in everything(config, kind, 7, 200)]
     Bench(config, steps, gaps=RAGGED, pauses=(0, 2, 0, 0, 1)).run()
 
 
