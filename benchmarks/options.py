@@ -1,5 +1,6 @@
 """Options of the benchmarks of this folder, and what they share."""
 
+from hotrow import Error
 from hotrow.command.options import add_json, names, natural, positive, rate, window
 
 
@@ -88,3 +89,17 @@ def add_host(parser):
                         help="of PyTorch, default all cores, and of transport cpu, default 1; "
                              "1 counts time of the thread, more the wall clock, transport cpu "
                              "time of all threads")
+
+
+def sets_of(what, entries, per_set) -> int:
+    """Sets of a card's memory of `entries`.
+
+    Raises
+    ------
+    Error
+        Beginning with `what`: the sets are not a power of two.
+    """
+    sets, rest = divmod(entries, per_set)
+    if rest or not sets or sets & (sets - 1):
+        raise Error(f"{what}: expected {per_set} times a power of two, got {entries}")
+    return sets
