@@ -57,8 +57,10 @@ class ListedRows {
 public:
     struct Place {
         const Table *table = nullptr;
-        bool met = false, fits = false, alike = false;
+        bool fits = false, alike = false;
         Items rows, states;
+        // The rows, and their states, that need no check of their own; none if the table is refused.
+        Items::Direct direct, direct_states;
     };
 
     ListedRows(const RowRules &rules, const RowShape &shape, uint32_t tables)
@@ -79,17 +81,15 @@ public:
         return error == Status::OK ? place : nullptr;
     }
 
-private:
+    // The table with a number, or null.
     const Place *place_of(uint32_t number) {
-        if (number >= places_.size()) return nullptr;
-        Place &place = places_[number];
-        if (!place.met) make(number, place);
-        return place.table ? &place : nullptr;
+        const Place *const place = places_.find(number, [&](Place &made) { make(number, made); });
+        return place && place->table ? place : nullptr;
     }
 
+private:
     void make(uint32_t number, Place &place) {
         const Table *const table = place.table = rules_.tables.find(number);
-        place.met = true;
         if (!table) return;
         place.fits = rules_.fits(*table);
         place.alike = shape_.known && table->row_bytes == shape_.row_bytes &&
@@ -99,11 +99,15 @@ private:
                            table->row_bytes, rules_.write);
         place.states = Items(rules_.regions, rules_.memory, table->state, table->state_bytes,
                              table->state_bytes, true);
+        if (!place.fits || !place.alike) return;
+        place.direct = place.rows.direct();
+        place.direct.count = std::min(place.direct.count, table->last_row + 1);
+        place.direct_states = place.states.direct();
     }
 
     const RowRules &rules_;
     const RowShape &shape_;
-    std::vector<Place> places_;
+    PerTable<Place> places_;
 };
 
 // The same numbers with one NaN.

@@ -25,9 +25,11 @@ public:
     }
 
     bool present() const { return data_; }
+    bool sound() const { return faults_.empty(); }  // no element has a fault
+    const Element *data() const { return data_; }
     const Element &operator[](uint64_t at) const { return data_[at]; }
     Status status(uint64_t at) const {
-        return faults_.empty() ? Status::OK : fault_status(faults_[at / per_word_]);
+        return sound() ? Status::OK : fault_status(faults_[at / per_word_]);
     }
 
 private:

@@ -50,29 +50,48 @@ private:
 };
 
 // Bags of a list before the first one that is invalid, and the error of that bag.
-struct CompleteBags {
-    std::vector<uint64_t> first;  // first element of each complete bag, and their number
-    Outcome ended;
-
+class CompleteBags {
+public:
     CompleteBags(const List<uint16_t> &lengths, uint64_t bags, uint64_t room, uint32_t least) {
-        first.reserve(bags + 1);
-        first.push_back(0);
+        if (lengths.sound() && room == bags && least <= 1 && all_ones(lengths, bags)) {
+            bags_ = bags;
+            return;
+        }
+        first_.reserve(bags + 1);
+        first_.push_back(0);
         for (uint64_t bag = 0; bag < bags; ++bag) {
-            const uint64_t end = first.back() + lengths[bag];
+            const uint64_t end = first_.back() + lengths[bag];
             const Status fault = lengths.status(bag);
             if (fault != Status::OK || end > room || lengths[bag] < least) {
                 ended.status = fault != Status::OK ? fault : Status::LOOKUPS;
-                ended.error_index = fault != Status::OK ? first.back() : end;
-                return;
+                ended.error_index = fault != Status::OK ? first_.back() : end;
+                break;
             }
-            first.push_back(end);
+            first_.push_back(end);
         }
-        if (first.back() == room) return;
+        bags_ = first_.size() - 1;
+        if (ended.status != Status::OK || first_.back() == room) return;
         ended.status = Status::LOOKUPS;
-        ended.error_index = first.back();
+        ended.error_index = first_.back();
     }
 
-    uint64_t bags() const { return first.size() - 1; }
+    uint64_t bags() const { return bags_; }
+    // First element of a bag; that of bag `bags()` is the number of elements.
+    uint64_t first(uint64_t bag) const { return first_.empty() ? bag : first_[bag]; }
+    // The same of all bags, or null where every bag has one element.
+    const uint64_t *data() const { return first_.empty() ? nullptr : first_.data(); }
+
+    Outcome ended;
+
+private:
+    static bool all_ones(const List<uint16_t> &lengths, uint64_t bags) {
+        uint16_t other = 0;
+        for (uint64_t bag = 0; bag < bags; ++bag) other |= lengths[bag] ^ 1;
+        return !other;
+    }
+
+    uint64_t bags_ = 0;
+    std::vector<uint64_t> first_;  // empty if every bag has one element
 };
 
 }  // namespace hotrow::engine

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -61,6 +62,22 @@ public:
         start_ = array.address;
         last_ = array.size < size ? 0 : array.size - size;
         if (array.size < size) array_ = nullptr;
+    }
+
+    // The items 0 .. count - 1, where all of them are accepted and lie in one array.
+    struct Direct {
+        uint8_t *data = nullptr;
+        uint64_t stride = 0, count = 0;
+
+        uint8_t *at(uint64_t number) const { return data + number * stride; }
+    };
+    Direct direct() const {
+        if (!region_ || !array_ || (write_ && !region_->writable)) return {};
+        const uint64_t here = address(0) - start_;
+        if (offset_ + size_ > region_->size || here > last_ || (address(0) | stride_) & alignment_)
+            return {};
+        const uint64_t room = std::min(region_->size - size_ - offset_, last_ - here);
+        return {array_ + here, stride_, stride_ ? room / stride_ + 1 : ~uint64_t{0}};
     }
 
     // OK, REGION, READ_ONLY or MISALIGNED.

@@ -11,31 +11,36 @@ namespace {
 
 constexpr uint32_t LISTED = 1, STATE = 2;
 constexpr uint64_t ROW_ALIGNMENT = 16, STATE_ALIGNMENT = 4;
-constexpr int BLOCK = 32;  // entries that are checked and prefetched at once
+constexpr uint64_t AHEAD = 16;  // entries that are fetched before their turn
 
 // Rows or states of one table, and their slots.
 struct Ends {
     Items source, destination;
     bool source_is_slot = false;
+    Items::Direct from = source.direct(), to = destination.direct();
 
     uint64_t source_number(uint64_t row, uint64_t slot) const { return source_is_slot ? slot : row; }
     uint64_t destination_number(uint64_t row, uint64_t slot) const {
         return source_is_slot ? row : slot;
     }
+    // Whether the copy needs no check of its own.
+    bool direct(uint64_t row, uint64_t slot) const {
+        return source_number(row, slot) < from.count && destination_number(row, slot) < to.count;
+    }
+    void fetch(uint64_t row, uint64_t slot) const {
+        const uint8_t *const read = from.at(source_number(row, slot));
+        const uint8_t *const written = to.at(destination_number(row, slot));
+        for (uint64_t line = 0; line < source.size(); line += 64) {
+            __builtin_prefetch(read + line);
+            __builtin_prefetch(written + line, 1);
+        }
+    }
 };
 
 struct TableEnds {
     const Table *table = nullptr;
-    bool met = false, fits = false, with_state = false;
+    bool fits = false, with_state = false;
     Ends rows, states;
-};
-
-struct Copy {
-    const Ends *ends;
-    const uint8_t *from;
-    uint8_t *to;
-    uint64_t position, source, destination;  // of the items
-    bool ends_entry;                         // the last copy of its entry
 };
 
 void copy_bytes(uint8_t *to, const uint8_t *from, uint64_t size) {
@@ -62,24 +67,21 @@ public:
     template <class Mine>
     void run(uint64_t first, uint64_t last, const Mine &mine) {
         for (uint64_t at = first; at < last;) {
-            int copies = 0;
-            for (int taken = 0; taken < BLOCK && at < last; ++at)
-                if (mine(at)) copies += prepare(at, copies_ + copies), ++taken;
-            for (int copy = 0; copy < copies; ++copy) perform(copies_[copy]);
+            const uint64_t next = run_direct(at, last, mine);
+            if (next == at && mine(at)) check(at);
+            at = next + (next == at);
         }
     }
 
 private:
-    TableEnds *ends_of(uint32_t number) {
-        TableEnds *const found = &ends_[number < ends_.size() ? number : 0];
-        if (number >= ends_.size()) return nullptr;
-        if (!found->met) make(number, *found);
-        return found->table ? found : nullptr;
+    const TableEnds *ends_of(uint32_t number) {
+        const TableEnds *const ends =
+            ends_.find(number, [&](TableEnds &made) { make(number, made); });
+        return ends && ends->table ? ends : nullptr;
     }
 
     void make(uint32_t number, TableEnds &ends) {
         const Table *const table = ends.table = tables_.find(number);
-        ends.met = true;
         if (!table) return;
         const bool scatters = command_.opcode == Opcode::SCATTER;
         const auto make_ends = [&](uint64_t base, uint64_t stride, uint64_t slots,
@@ -100,12 +102,54 @@ private:
                                     table->state_bytes, table->state_bytes, STATE_ALIGNMENT);
     }
 
-    // Check an entry; return the number of its copies, 0 if it is refused.
-    int prepare(uint64_t at, Copy *copies) {
+    // Copy rows of one table, from `at` on, up to the first that needs a check of its own.
+    template <class Mine>
+    uint64_t run_direct(uint64_t at, uint64_t last, const Mine &mine) {
+        const Row *const listed = rows_.data();
+        const uint32_t *const slots = slots_.data();
+        const uint32_t table = listed[at].table;
+        const TableEnds *const ends = ends_of(table);
+        if (!ends || !ends->fits || !rows_.sound() || !slots_.sound()) return at;
+        const Ends rows = ends->rows, states = ends->states;
+        const uint64_t last_row = ends->table->last_row, row_bytes = rows.source.size();
+        const bool with_state = ends->with_state;
+        uint64_t copies = 0;
+        for (; at < last; ++at) {
+            const Row entry = listed[at];
+            const uint64_t slot = slots ? slots[at] : at;
+            if (entry.table != table || entry.row > last_row || !rows.direct(entry.row, slot) ||
+                (with_state && !states.direct(entry.row, slot)))
+                break;
+            if (at + AHEAD < last)
+                fetch(listed[at + AHEAD], slots ? slots[at + AHEAD] : at + AHEAD, table, *ends);
+            if (!mine(at)) continue;
+            copy(rows, entry.row, slot, row_bytes);
+            if (with_state) copy(states, entry.row, slot, states.source.size());
+            ++copies;
+        }
+        done_.entries += copies;
+        done_.bytes += copies * (row_bytes + (with_state ? states.source.size() : 0));
+        return at;
+    }
+
+    static void copy(const Ends &ends, uint64_t row, uint64_t slot, uint64_t size) {
+        copy_bytes(ends.to.at(ends.destination_number(row, slot)),
+                   ends.from.at(ends.source_number(row, slot)), size);
+    }
+
+    // Fetch a row and its slot. The ends are those of `table`, which the row may have.
+    void fetch(Row entry, uint64_t slot, uint32_t table, const TableEnds &known) {
+        const TableEnds *const ends = entry.table == table ? &known : ends_of(entry.table);
+        if (!ends) return;
+        ends->rows.fetch(entry.row, slot);
+        if (ends->with_state) ends->states.fetch(entry.row, slot);
+    }
+
+    // Check an entry, and copy it.
+    void check(uint64_t at) {
         const Row entry = rows_[at];
         const auto refuse = [&](Status status, uint64_t packed = 0) {
             done_.error.note(at, status, packed);
-            return 0;
         };
         const Status fault = rows_.status(at);
         if (fault != Status::OK) return refuse(fault);
@@ -118,44 +162,38 @@ private:
             slot = slots_[at];
         }
         if (!ends->fits) return refuse(Status::STRIDE);
-        int count = 0;
-        for (const Ends *part : {&ends->rows, &ends->states}) {
-            if (part == &ends->states && !ends->with_state) break;
-            const uint64_t source = part->source_number(entry.row, slot);
-            const uint64_t destination = part->destination_number(entry.row, slot);
-            Status status = part->source.check(source);
-            if (status != Status::OK) return refuse(status, part->source.packed(source));
-            status = part->destination.check(destination);
-            if (status != Status::OK) return refuse(status, part->destination.packed(destination));
-            const uint8_t *const from = part->source.at(source);
-            uint8_t *const to = part->destination.at(destination);
-            __builtin_prefetch(from);
-            __builtin_prefetch(to, 1);
-            copies[count++] = {part, from, to, at, source, destination, false};
+        const Ends *const parts[] = {&ends->rows, &ends->states};
+        const int count = 1 + ends->with_state;
+        for (int part = 0; part < count; ++part) {
+            const Items &source = parts[part]->source, &destination = parts[part]->destination;
+            const uint64_t from = parts[part]->source_number(entry.row, slot);
+            const uint64_t to = parts[part]->destination_number(entry.row, slot);
+            if (const Status status = source.check(from); status != Status::OK)
+                return refuse(status, source.packed(from));
+            if (const Status status = destination.check(to); status != Status::OK)
+                return refuse(status, destination.packed(to));
         }
-        copies[count - 1].ends_entry = true;
-        return count;
+        bool whole = true;
+        for (int part = 0; part < count; ++part)
+            whole &= copy_checked(*parts[part], at, entry.row, slot);
+        done_.entries += whole;
     }
 
-    void perform(const Copy &copy) {
-        const uint64_t size = copy.ends->source.size();
-        uint8_t fault = 0;
-        if (copy.from && copy.to) {
-            copy_bytes(copy.to, copy.from, size);
-        } else if (!copy.from) {
-            fault = FAULT_DECERR;
-            done_.error.note(copy.position, Status::DECERR, copy.ends->source.packed(copy.source));
-        } else {
-            fault = copy.ends->destination.write(copy.destination, copy.from);
-            if (fault)
-                done_.error.note(copy.position, fault_status(fault),
-                                 copy.ends->destination.packed(copy.destination));
+    // Copy accepted items in pieces, where that is needed; return false after a fault.
+    bool copy_checked(const Ends &ends, uint64_t at, uint64_t row, uint64_t slot) {
+        const uint64_t source = ends.source_number(row, slot);
+        const uint64_t destination = ends.destination_number(row, slot);
+        const uint8_t *const from = ends.source.at(source);
+        uint8_t *const to = ends.destination.at(destination);
+        if (!from) {
+            done_.error.note(at, Status::DECERR, ends.source.packed(source));
+            return false;
         }
-        whole_ &= !fault;
-        if (!fault) done_.bytes += size;
-        if (!copy.ends_entry) return;
-        done_.entries += whole_;
-        whole_ = true;
+        if (to) copy_bytes(to, from, ends.source.size());
+        const uint8_t fault = to ? 0 : ends.destination.write(destination, from);
+        if (fault) done_.error.note(at, fault_status(fault), ends.destination.packed(destination));
+        else done_.bytes += ends.source.size();
+        return !fault;
     }
 
     const Command &command_;
@@ -166,9 +204,7 @@ private:
     const List<Row> &rows_;
     const List<uint32_t> &slots_;
     Done &done_;
-    std::vector<TableEnds> ends_;  // by table
-    Copy copies_[2 * BLOCK];
-    bool whole_ = true;  // no copy of the entry had a fault so far
+    PerTable<TableEnds> ends_;
 };
 
 }  // namespace

@@ -71,7 +71,7 @@ private:
     bool find_rows(ListedRows &listed, uint64_t bag, std::vector<const uint8_t *> &rows,
                    Done &done) const {
         rows.clear();
-        for (uint64_t at = bags.first[bag]; at < bags.first[bag + 1]; ++at) {
+        for (uint64_t at = bags.first(bag); at < bags.first(bag + 1); ++at) {
             Status error;
             const auto *const place =
                 listed.check(at, weights.present() ? weights.status(at) : Status::OK, error);
@@ -95,7 +95,7 @@ private:
 
     void write_bag(uint64_t bag, const std::vector<const uint8_t *> &rows,
                    std::vector<uint8_t> &result, Done &done) const {
-        const uint64_t at = bags.first[bag], slot = slots.present() ? slots[bag] : bag;
+        const uint64_t at = bags.first(bag), slot = slots.present() ? slots[bag] : bag;
         Status error = slots.present() ? slots.status(bag) : Status::OK;
         uint64_t packed = 0;
         if (error == Status::OK) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t LISTED = 1, TYPED = 2, ADAGRAD = 4, STATE_BYTES = 4;
 constexpr uint64_t ROW_ALIGNMENT = 16;
-constexpr int BLOCK = 32;  // rows that are checked and prefetched at once
+constexpr uint64_t AHEAD = 16;  // rows that are fetched before their turn
 
 inline float number_of(uint32_t bits) {
     float number;
@@ -77,113 +77,193 @@ struct Updating {
     const RowShape &shape;
     const CompleteBags &bags;
     const List<uint32_t> &numbers;
-    const Items gradients;
     uint32_t tables;
+    const Items gradients;
+    const Items::Direct direct_gradients = gradients.direct();
 
     template <class Element, class Gradient, int WIDTH>
     void run(uint64_t first, uint64_t last, Done &done) const {
         ListedRows listed(rules, shape, tables);
-        std::vector<const uint8_t *> pointers;
-        std::vector<float> numbers_of_row(2 * std::max<uint32_t>(shape.elements(), 1));
-        std::vector<uint8_t> octets(std::max<uint32_t>(shape.row_bytes, 1));
-        Prepared prepared[BLOCK];
+        Scratch scratch(shape);
         for (uint64_t at = first; at < last;) {
-            int count = 0;
-            pointers.clear();
-            for (; at < last && count < BLOCK; ++at)
-                count += prepare(listed, at, pointers, prepared[count], done);
-            for (int row = 0; row < count; ++row)
-                perform<Element, Gradient, WIDTH>(prepared[row], pointers, numbers_of_row.data(),
-                                                  octets.data(), done);
+            const uint64_t next =
+                run_direct<Element, Gradient, WIDTH>(listed, at, last, scratch, done);
+            if (next == at) run_checked<Element, Gradient, WIDTH>(listed, at++, scratch, done);
+            else at = next;
         }
     }
 
 private:
-    struct Prepared {
-        const ListedRows::Place *place;
-        uint64_t at, row, pointer;  // position, row, first of the row's gradient pointers
+    struct Scratch {
+        std::vector<float> numbers;  // two of each element
+        std::vector<uint8_t> octets;
+        std::vector<const uint8_t *> gradients;  // of a row
+
+        explicit Scratch(const RowShape &shape)
+            : numbers(2 * std::max<uint32_t>(shape.elements(), 1)),
+              octets(std::max<uint32_t>(shape.row_bytes, 1)) {}
+    };
+
+    // The lists as pointers, which a loop keeps in registers.
+    struct Lists {
+        const Row *rows;
+        const uint32_t *numbers;
+        const uint64_t *bags;
+
+        uint64_t first(uint64_t at) const { return bags ? bags[at] : at; }
+        uint64_t number(uint64_t k) const { return numbers ? numbers[k] : k; }
+    };
+    uint64_t number(uint64_t k) const { return numbers.present() ? numbers[k] : k; }
+
+    // Update rows of one table, from `at` on, up to the first that needs a check of its own.
+    template <class Element, class Gradient, int WIDTH>
+    uint64_t run_direct(ListedRows &listed, uint64_t at, uint64_t last, Scratch &scratch,
+                        Done &done) const {
+        const Lists lists{rules.rows.data(), numbers.data(), bags.data()};
+        const uint32_t table = lists.rows[at].table;
+        const auto *const place = listed.place_of(table);
+        if (!place || !rules.rows.sound() || !numbers.sound()) return at;
+        const bool with_state = command.flags & ADAGRAD;
+        const Items::Direct rows = place->direct, states = place->direct_states,
+                            gradients = direct_gradients;
+        const uint64_t known = with_state ? std::min(rows.count, states.count) : rows.count;
+        const uint64_t begin = at, row_bytes = shape.row_bytes, elements = shape.elements(),
+                       gradient_bytes = this->gradients.size();
+        const float lr = number_of(command.lr);
+        uint64_t gradient = lists.first(at);
+        for (uint64_t end; at < last; ++at, gradient = end) {
+            const Row entry = lists.rows[at];
+            end = lists.first(at + 1);
+            if (entry.table != table || entry.row >= known) break;
+            if (at + AHEAD < last) {
+                const uint64_t ahead = at + AHEAD;
+                const Row coming = lists.rows[ahead];
+                if (coming.table != table) fetch(listed.place_of(coming.table), coming.row);
+                else fetch_lines<1>(rows.at(coming.row), row_bytes);
+                for (uint64_t k = lists.first(ahead); k < lists.first(ahead + 1); ++k)
+                    fetch_lines<0>(gradients.at(lists.number(k)), gradient_bytes);
+            }
+            const uint8_t *one, *const *all = &one;
+            if (end - gradient == 1) {
+                const uint64_t found = lists.number(gradient);
+                if (found >= gradients.count) break;
+                one = gradients.at(found);
+            } else if (find_gradients(lists, gradient, end, scratch.gradients)) {
+                all = scratch.gradients.data();
+            } else {
+                break;
+            }
+            uint8_t *const row = rows.at(entry.row);
+            const Step step{row, row, all, end - gradient, elements};
+            if (with_state) {
+                uint8_t *const stored = states.at(entry.row);
+                const float state = next_state<Element, Gradient, WIDTH>(step, stored, scratch);
+                std::memcpy(stored, &state, sizeof state);
+            } else {
+                sgd<Element, Gradient, WIDTH>(step, lr);
+            }
+        }
+        done.entries += at - begin;
+        done.bytes += (at - begin) * (row_bytes + (with_state ? STATE_BYTES : 0));
+        return at;
+    }
+
+    static void fetch(const ListedRows::Place *place, uint32_t row) {
+        if (place) fetch_lines<1>(place->direct.at(row), place->rows.size());
+    }
+
+    template <int WRITE>
+    static void fetch_lines(const uint8_t *from, uint64_t size) {
+        for (uint64_t line = 0; line < size; line += 64) __builtin_prefetch(from + line, WRITE);
+    }
+
+    // The gradients number first .. last - 1; false if one needs a check of its own.
+    bool find_gradients(const Lists &lists, uint64_t first, uint64_t last,
+                        std::vector<const uint8_t *> &found) const {
+        found.clear();
+        for (uint64_t k = first; k < last; ++k) {
+            const uint64_t gradient = lists.number(k);
+            if (gradient >= direct_gradients.count) return false;
+            found.push_back(direct_gradients.at(gradient));
+        }
+        return true;
+    }
+
+    // Where a row is, and its state; `to` is null where they are written in pieces.
+    struct Places {
         const uint8_t *from, *state;
         uint8_t *to;
     };
 
-    bool prepare(ListedRows &listed, uint64_t at, std::vector<const uint8_t *> &pointers,
-                 Prepared &prepared, Done &done) const {
+    // Check one row, and update it.
+    template <class Element, class Gradient, int WIDTH>
+    void run_checked(ListedRows &listed, uint64_t at, Scratch &scratch, Done &done) const {
         Status error;
         uint64_t packed = 0;
+        Places found;
         const auto *const place = listed.check(at, Status::OK, error);
-        const uint64_t pointer = pointers.size();
-        const bool taken = place && check(*place, at, pointers, prepared, error, packed);
-        if (taken) {
-            prepared.place = place;
-            prepared.at = at;
-            prepared.pointer = pointer;
-        } else {
-            done.error.note(at, error, packed);
-            pointers.resize(pointer);
-        }
-        return taken;
+        if (!place || !check(*place, at, scratch.gradients, found, error, packed))
+            return done.error.note(at, error, packed);
+        const Step step{found.from, found.to ? found.to : scratch.octets.data(),
+                        scratch.gradients.data(), scratch.gradients.size(), shape.elements()};
+        float state = 0;
+        if (found.state) state = next_state<Element, Gradient, WIDTH>(step, found.state, scratch);
+        else sgd<Element, Gradient, WIDTH>(step, number_of(command.lr));
+        const uint64_t row = rules.rows[at].row;
+        const auto stored = [&](const Items &items, uint8_t fault) {
+            if (fault) done.error.note(at, fault_status(fault), items.packed(row));
+            else done.bytes += items.size();
+            return !fault;
+        };
+        bool whole =
+            stored(place->rows, found.to ? 0 : place->rows.write(row, scratch.octets.data()));
+        if (found.state)
+            whole &= stored(place->states, place->states.write(
+                                               row, reinterpret_cast<const uint8_t *>(&state)));
+        done.entries += whole;
     }
 
     // Check the gradients, addresses and memory of a row whose table is right, in this order.
     bool check(const ListedRows::Place &place, uint64_t at, std::vector<const uint8_t *> &pointers,
-               Prepared &prepared, Status &error, uint64_t &packed) const {
+               Places &found, Status &error, uint64_t &packed) const {
         const auto accept = [&](Status status, uint64_t address) {
             error = status;
             packed = address;
             return status == Status::OK;
         };
-        for (uint64_t k = bags.first[at]; k < bags.first[at + 1]; ++k) {
+        const uint64_t first = bags.first(at), last = bags.first(at + 1);
+        for (uint64_t k = first; k < last; ++k) {
             if (numbers.present() && !accept(numbers.status(k), 0)) return false;
-            const uint64_t number = numbers.present() ? numbers[k] : k;
-            if (!accept(gradients.check(number), gradients.packed(number))) return false;
+            if (!accept(gradients.check(number(k)), gradients.packed(number(k)))) return false;
         }
-        const uint64_t row = prepared.row = rules.rows[at].row;
+        const uint64_t row = rules.rows[at].row;
         if (!accept(place.rows.check(row), place.rows.packed(row))) return false;
         const bool with_state = command.flags & ADAGRAD;
         if (with_state && !accept(place.states.check(row), place.states.packed(row))) return false;
-        for (uint64_t k = bags.first[at]; k < bags.first[at + 1]; ++k) {
-            const uint64_t number = numbers.present() ? numbers[k] : k;
-            const uint8_t *const here = gradients.at(number);
-            if (!here) return accept(Status::DECERR, gradients.packed(number));
-            __builtin_prefetch(here);
+        pointers.clear();
+        for (uint64_t k = first; k < last; ++k) {
+            const uint8_t *const here = gradients.at(number(k));
+            if (!here) return accept(Status::DECERR, gradients.packed(number(k)));
             pointers.push_back(here);
         }
-        prepared.to = place.rows.at(row);
-        prepared.from = prepared.to ? prepared.to : place.rows.readable(row);
-        if (!prepared.from) return accept(Status::DECERR, place.rows.packed(row));
-        __builtin_prefetch(prepared.from, 1);
-        prepared.state = with_state ? place.states.readable(row) : nullptr;
-        if (with_state && !prepared.state)
-            return accept(Status::DECERR, place.states.packed(row));
+        found.to = place.rows.at(row);
+        found.from = found.to ? found.to : place.rows.readable(row);
+        if (!found.from) return accept(Status::DECERR, place.rows.packed(row));
+        found.state = with_state ? place.states.readable(row) : nullptr;
+        if (with_state && !found.state) return accept(Status::DECERR, place.states.packed(row));
         return true;
     }
 
+    // Update a row by row-wise Adagrad; return its state.
     template <class Element, class Gradient, int WIDTH>
-    void perform(const Prepared &row, const std::vector<const uint8_t *> &pointers, float *numbers,
-                 uint8_t *octets, Done &done) const {
-        const Step step{row.from, row.to ? row.to : octets, pointers.data() + row.pointer,
-                        bags.first[row.at + 1] - bags.first[row.at], shape.elements()};
-        const float lr = number_of(command.lr);
-        float state = 0;
-        if (row.state) {
-            std::memcpy(&state, row.state, sizeof state);
-            state = adagrad<Element, Gradient, WIDTH>(step, state, lr, number_of(command.eps),
-                                                      numbers, numbers + step.elements);
-            if (std::isnan(state)) state = number_of(0x7fc00000);
-        } else {
-            sgd<Element, Gradient, WIDTH>(step, lr);
-        }
-        const auto stored = [&](const Items &items, uint8_t fault) {
-            if (fault) done.error.note(row.at, fault_status(fault), items.packed(row.row));
-            else done.bytes += items.size();
-            return !fault;
-        };
-        const Items &rows = row.place->rows, &states = row.place->states;
-        bool whole = stored(rows, row.to ? 0 : rows.write(row.row, octets));
-        if (row.state)
-            whole &= stored(states,
-                            states.write(row.row, reinterpret_cast<const uint8_t *>(&state)));
-        done.entries += whole;
+    float next_state(const Step &step, const uint8_t *stored, Scratch &scratch) const {
+        float state;
+        std::memcpy(&state, stored, sizeof state);
+        float *const numbers = scratch.numbers.data();
+        state = adagrad<Element, Gradient, WIDTH>(step, state, number_of(command.lr),
+                                                  number_of(command.eps), numbers,
+                                                  numbers + step.elements);
+        return std::isnan(state) ? number_of(0x7fc00000) : state;
     }
 };
 
@@ -205,10 +285,9 @@ Outcome MoveEngine::update(const Command &command, const Addresses &addresses) {
     const RowShape shape = rules.shape(command.flags & ADAGRAD ? STATE_BYTES : ANY_STATE);
     const bool wide = !typed && shape.type;
     const Updating updating{
-        command, rules, shape, bags, numbers,
+        command, rules, shape, bags, numbers, geometry_.tables,
         Items(regions_, memory_, command.gradients, command.stride,
-              uint64_t{shape.row_bytes} * (wide ? 2 : 1), false, ROW_ALIGNMENT),
-        geometry_.tables};
+              uint64_t{shape.row_bytes} * (wide ? 2 : 1), false, ROW_ALIGNMENT)};
     const uint64_t count = bags.bags();
     const int parts = parts_for(2 * count * shape.row_bytes);
     std::vector<Done> done(parts);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace hotrow::engine {
@@ -28,6 +29,24 @@ public:
 private:
     std::vector<Table> tables_;
     std::vector<uint8_t> known_;
+};
+
+// What a thread keeps of the tables that its command names.
+template <class Kept>
+class PerTable {
+public:
+    explicit PerTable(uint32_t tables) : kept_(tables) {}
+
+    // The entry of a table, made by the first call with make(entry); null if no table has the number.
+    template <class Make>
+    const Kept *find(uint32_t number, const Make &make) {
+        if (number >= kept_.size()) return nullptr;
+        if (!kept_[number]) make(*(kept_[number] = std::make_unique<Kept>()));
+        return kept_[number].get();
+    }
+
+private:
+    std::vector<std::unique_ptr<Kept>> kept_;
 };
 
 }  // namespace hotrow::engine
