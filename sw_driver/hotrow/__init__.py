@@ -27,7 +27,7 @@ from .contract.errors import (
 from .contract.generated import MISS_FLAG, NO_SLOT, BatchFlag, Opcode, Status
 from .device import Device, open
 from .memory.buffer import Buffer, empty
-from .memory.transport import Transport, transports
+from .memory.transport import Transport
 from .operands.batch import Batch
 from .operands.results import (
     HotRows,
@@ -78,7 +78,6 @@ __all__ = [
     "TransportError",
     "empty",
     "open",
-    "transports",
     "why_cold",
     "with_whole_tables",
 ]

@@ -1,10 +1,12 @@
 """Every Python block of the documentation runs, and every `hotrow` line of it parses."""
 
 import importlib
+import inspect
 import re
 import shlex
 from pathlib import Path
 
+import hotrow
 import pytest
 from hotrow.command import cli
 
@@ -87,9 +89,29 @@ def test_the_workflow_calls_targets_of_the_makefile():
     assert targets and all(f"\n{target}:" in makefile for target in targets)
 
 
-def test_objects_of_the_reference_exist():
-    names = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "reference.md").read_text(), re.M)
-    assert len(names) > 5
-    for name in names:
+def referenced():
+    """The objects that the reference shows."""
+    found = []
+    for name in re.findall(r"^::: (\S+)$", (ROOT / "docs" / "reference.md").read_text(), re.M):
         module, _, last = name.rpartition(".")
-        assert hasattr(importlib.import_module(module), last), name
+        found.append(getattr(importlib.import_module(module), last))
+    return found
+
+
+@pytest.mark.parametrize("package", ["hotrow", "hotrow.torch", "hotrow.ids"])
+def test_the_reference_shows_every_public_name(package):
+    module, shown = importlib.import_module(package), referenced()
+    public = {name: getattr(module, name) for name in module.__all__}
+    missing = [name for name, value in public.items()
+               if not any(value is each for each in shown) and not isinstance(value, int)]
+    assert not missing
+
+
+def test_the_reference_shows_every_call_of_a_device():
+    shown = {each.__qualname__ for each in referenced() if isinstance(each, type)}
+    calls = {name: inspect.unwrap(call) for name, call in vars(hotrow.Device).items()
+             if callable(call) and not name.startswith("_")}
+    assert {"observe", "harvest", "plan", "gather", "pool", "update_async"} <= set(calls)
+    missing = [name for name, call in calls.items()
+               if call.__qualname__.partition(".")[0] not in shown or not call.__doc__]
+    assert not missing
