@@ -24,6 +24,7 @@ from .bag_calls import BagCalls
 from .contents import NamedTables, TableContents
 from .eager import outside_compile
 from .hot_rows import access_counts, set_access_counts, warm
+from .id_maps import IdMaps, TableChanges
 from .result_dtype import followed, unchanged
 from .rows_parameter import RowsParameter, refuse_scripting, rows_of
 from .saved_state import SavedState
@@ -141,6 +142,11 @@ class HotEmbeddingBagCollection(nn.Module):
         self._dtype = torch.float32  # of results
         self._no_rows, self.calls = torch.zeros(0, dtype=torch.float32), BagCalls()
         self.rows = RowsParameter.of(self._gradients)
+        self.id_maps: IdMaps | None = None
+        if any(config.ids == "any" for config in self.tables):
+            if self.several_ranks or cold == "pooled":
+                raise Error("ids='any' is for tables of one process, with cold='gathered'")
+            self.id_maps = IdMaps(self.tables, drawn_seed() if seed is None else seed)
         self._trained, self.saved = TrainedBatches(self), SavedState(self.tables, self.contents)
         self._writes = TableWrites(self, groups)
         self.optimizer = RowOptimizer(self, rule)
@@ -197,7 +203,7 @@ class HotEmbeddingBagCollection(nn.Module):
         """
         bags = self.bags(inputs, offsets, per_sample_weights).snapshot()
         self._adopt_writes()
-        self.store.prefetch(self._trained.request(bags, self.store.waiting))
+        self._trained.prefetch(bags)
 
     def lookup(self, bags, training=None, rows=None):
         """Embeddings of each feature of Bags.
@@ -333,7 +339,8 @@ class HotEmbeddingBagCollection(nn.Module):
         self.flush()
         contents = {config.name: self.contents.table(config.name) for config in self.tables}
         return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.layout.options,
-                                contents, self.training, self.rows.requires_grad, self._dtype)
+                                contents, self.training, self.rows.requires_grad, self._dtype,
+                                self.id_maps and self.id_maps.state())
 
     def apply_gradients(self):
         """Apply the staged gradients; `optimizer.step()` calls this."""
@@ -341,6 +348,8 @@ class HotEmbeddingBagCollection(nn.Module):
             self.agree(self._check_step, "nothing was applied, because of the optimizer")
             self.calls.drop()
             self._gradients.apply(self.store, self.optimizer.rule, self.batches - 1)
+            if self.id_maps is not None:
+                self.id_maps.trained()
             self.store.finish()
 
     def _check_step(self):
@@ -358,6 +367,8 @@ class HotEmbeddingBagCollection(nn.Module):
     def abandon(self):
         """Release prefetched batches that will not be trained."""
         self.calls.drop()
+        if self.id_maps is not None:
+            self.id_maps.abandon()
         self.store.abandon()
         self.finish()
 
@@ -402,6 +413,29 @@ class HotEmbeddingBagCollection(nn.Module):
     def set_access_counts(self, counts):
         """Set the device's access counts to those of `access_counts`."""
         set_access_counts(self.store.device, counts)
+
+    def changes(self, since: int = 0) -> dict[str, TableChanges]:
+        """What an export of tables with `ids="any"` lacks that was made after batch `since`.
+
+        Parameters
+        ----------
+        since : int
+            `until` of the changes of the last export; 0 exports every id.
+
+        Returns
+        -------
+        dict of str to TableChanges
+            By the table's name.
+
+        Raises
+        ------
+        Error
+            No table has any ids, or the log has forgotten those batches.
+        """
+        if self.id_maps is None:
+            raise Error("changes() is for tables with ids='any', and there is none")
+        self.flush()
+        return self.id_maps.changes(since, self.contents)
 
     def observe(self, inputs, offsets=None, per_sample_weights=None):
         """Let the device count the lookups of a batch that does not train."""
@@ -508,6 +542,8 @@ class HotEmbeddingBagCollection(nn.Module):
         for name, of_table in self._prefixes(prefix).items():
             destination[of_table + "weight"] = self.saved_weight(
                 name, self.rows if keep_vars else None)
+        if self.id_maps is not None:
+            destination[prefix + "_extra_state"] = self.id_maps.state()
 
     def saved_weight(self, name, rows=None):
         """The rows of a table for a state dict, contiguous: a copy where state lies between."""
@@ -521,6 +557,9 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *arguments):
         self.reset_cache_states()
+        if self.id_maps is not None:
+            _, missing, _, messages = arguments
+            self.id_maps.load_saved(prefix + "_extra_state", state_dict, missing, messages)
         self.saved.load(self._prefixes(prefix), state_dict, prefix, *arguments)
 
     def _prefixes(self, prefix):
@@ -571,12 +610,14 @@ class HotEmbeddingBagCollection(nn.Module):
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
 
 
-def _resident_copy(tables, rule, options, contents, training, trains, dtype):
+def _resident_copy(tables, rule, options, contents, training, trains, dtype, id_maps=None):
     """A collection without a card, with the contents of another one."""
     copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), initialise=False,
                                        **options)
     for name, (weights, state) in contents.items():
         copied.contents.assign(name, weights, state)
+    if copied.id_maps is not None:
+        copied.id_maps.load(id_maps)
     copied._dtype = dtype
     return copied.train(training).requires_grad_(trains)
 

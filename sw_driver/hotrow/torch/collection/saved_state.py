@@ -34,7 +34,8 @@ class SavedState:
              strict: bool, missing_keys: list[str], unexpected_keys: list[str],
              error_msgs: list[str]) -> None:
         """Load rows of tables, by name with the prefix of their keys, as `nn.Module` loads."""
-        known = {prefix + "rows"}  # of no elements, where somebody adds all parameters
+        # "rows" is of no elements, where somebody adds all parameters.
+        known = {prefix + "_extra_state", prefix + "rows"}
         for name, of_table in prefixes.items():
             key, config = of_table + "weight", self._tables[name]
             known.add(key)

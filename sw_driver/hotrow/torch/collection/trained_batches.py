@@ -23,14 +23,32 @@ class TrainedBatches:
         self._collection, self.count = collection, 0
         self._part: tuple[torch.Tensor, bool, bool] | None = None
 
-    def request(self, bags, ahead=0, use="train"):
-        """Check Bags of the batch that many `ahead` of the next one, by their use: Request."""
+    def request(self, bags, ahead=0, use="train", rows_of=None):
+        """Check Bags of the batch that many `ahead` of the next one, by their use: Request.
+
+        `rows_of` is as in `FeatureLayout.request`; by default rows are only found.
+        """
         collection = self._collection
         if bags.weights is not None and collection.store.pools_cold_rows:
             raise Error("weights per sample need cold='gathered': the card pools cold rows without")
+        if collection.id_maps is not None and rows_of is None:
+            rows_of = collection.id_maps.find
         batch = f"batch {self.count + ahead}"
-        return collection.agree(lambda: collection.layout.request(bags, batch),
+        return collection.agree(lambda: collection.layout.request(bags, batch, rows_of),
                                 f"{batch} ({use}) was refused, because of an id")
+
+    def prefetch(self, bags):
+        """Begin to fetch the rows of Bags that the caller will not change."""
+        store, maps = self._collection.store, self._collection.id_maps
+        if maps is None:
+            store.prefetch(self.request(bags, store.waiting))
+            return
+        request = self.request(bags, store.waiting, rows_of=maps.prefetch)
+        try:
+            store.prefetch(request)
+        except BaseException:
+            maps.refused()
+            raise
 
     def take(self, bags):
         """Rows of a batch: (Request, list of LocatedRows, PendingBackward)."""
@@ -50,8 +68,9 @@ class TrainedBatches:
             located, pending = store.take_part(request, *self._part)
             self._part = None
             return request, located, pending
+        maps = collection.id_maps
         if request is None:
-            request = self.request(bags.snapshot())
+            request = self.request(bags.snapshot(), rows_of=maps and maps.take)
         else:
             collection.layout.check_weights(bags)
             if not comes:
@@ -62,6 +81,8 @@ class TrainedBatches:
                             f"nothing trains")
         located, pending = store.take(request)
         self.count += 1
+        if maps is not None:
+            maps.begin(request.source, collection.contents, store, collection.optimizer.rule)
         return request, located, pending
 
     def skip(self):
@@ -71,6 +92,8 @@ class TrainedBatches:
         request = collection.store.coming()
         if request is not None:
             collection.store.take(request)
+        if collection.id_maps is not None:
+            collection.id_maps.skip()
         if request is not None or collection.mode == "resident":  # which prefetches nothing
             self.count += 1
 
@@ -82,8 +105,10 @@ class TrainedBatches:
     def parts(self):
         """Yield the micro-batches of the batch that was prefetched first: int64[k] samples."""
         collection, micro_batches = self._collection, self._collection.store.micro_batches
-        if micro_batches is None or collection.mode != "hotline":
-            raise Error(f"mode {collection.mode} trains batches whole: parts() is for mode hotline")
+        if micro_batches is None or collection.mode != "hotline" or collection.id_maps is not None:
+            raise Error(f"mode {collection.mode} trains batches whole, and so do tables with "
+                        f"ids='any': parts() is for mode hotline. Call the collection, or iterate "
+                        f"the pipeline instead of calling its train()")
         collection.finish()
         popular = micro_batches.split()
         parts = [part for part in (torch.nonzero(which).squeeze(1)

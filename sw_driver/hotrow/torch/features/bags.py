@@ -142,6 +142,12 @@ class Bags:
         return Bags(self.tables, self.ids[lookups], self.lengths[chosen],
                     None if self.weights is None else self.weights[lookups])
 
+    def with_rows(self, rows):
+        """These Bags with rows int64[n] of each feature in place of its ids; None keeps them."""
+        ids = zip(self.ids.split(self.counts), rows, strict=True)
+        return Bags(self.tables, torch.cat([own.long() if new is None else new
+                                            for own, new in ids]), self.lengths, self.weights)
+
     def checked(self, configs, batch, mode="fatal", limits=None):
         """These Bags if every id is a row of its table; otherwise the mode decides.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from ...contract.errors import Error
+from ...ids import Expiry, LeastCount, Probability
 from ..memory.tables import EmbeddingTables
 
 _TORCHREC_DTYPES = {"FP32": torch.float32, "FP16": torch.float16, "BF16": torch.bfloat16}
@@ -29,6 +30,13 @@ class TableConfig:
         float32, float16 or bfloat16; sums and updates are always fp32.
     feature_names : sequence of str
         Features that look up in the table; by default one with the table's name.
+    ids : str
+        "rows": ids are 0 to num_embeddings - 1. "any": 64-bit integers, any of them, which an
+        `hotrow.ids.IdMap` gives rows. Row 0 is looked up for ids without a row.
+    admission : LeastCount or Probability, optional
+        With "any", when an id gets a row; by default at its first lookup.
+    expiry : Expiry, optional
+        With "any", when an id loses its row; by default never.
 
     Raises
     ------
@@ -41,6 +49,9 @@ class TableConfig:
     pooling: str = "sum"
     dtype: torch.dtype = torch.float32
     feature_names: tuple[str, ...] = ()
+    ids: str = "rows"
+    admission: LeastCount | Probability | None = None
+    expiry: Expiry | None = None
 
     def __post_init__(self):
         if isinstance(self.feature_names, str):
@@ -56,6 +67,10 @@ class TableConfig:
         if self.dtype not in _DTYPES:
             raise Error(f"table {self.name!r}: rows are float32, float16 or bfloat16, not "
                         f"{self.dtype}")
+        if self.ids not in ("rows", "any"):
+            raise Error(f"table {self.name!r}: ids are 'rows' or 'any', not {self.ids!r}")
+        if self.ids == "rows" and (self.admission or self.expiry):
+            raise Error(f"table {self.name!r}: admission and expiry need ids='any'")
         if "." in self.name:
             raise Error(f"the name {self.name!r} of a table may not hold a dot: it is part of the "
                         f"keys of state_dict()")

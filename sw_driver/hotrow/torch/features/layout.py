@@ -61,14 +61,23 @@ class FeatureLayout:
         tables, names = zip(*self.features, strict=True)
         return Bags.of(tables, inputs, offsets, weights, names, is_weighted=self.is_weighted)
 
-    def request(self, bags, batch):
-        """Check Bags of a `batch`, named in errors, and sort them by group: Request."""
+    def request(self, bags, batch, rows_of=None):
+        """Check Bags of a `batch`, named in errors, and sort them by group: Request.
+
+        `rows_of` gives the rows of features whose ids may be any, once the others are checked:
+        from Bags to int64[n] of each feature, None for the others.
+        """
         self.check_weights(bags)
+        plain = bags if rows_of is None else bags.with_rows([
+            torch.zeros(count, dtype=torch.int64) if self.configs[table].ids == "any" else None
+            for table, count in zip(bags.tables, bags.counts, strict=True)])
         if bags.tables not in self._limits:
             self._limits = {bags.tables: torch.tensor(
                 [self.configs[table].num_embeddings for table in bags.tables], dtype=torch.int64)}
-        return self._grouping.request(bags.checked(
-            self.configs, batch, self._bounds_check_mode, self._limits[bags.tables]), bags)
+        checked = plain.checked(self.configs, batch, self._bounds_check_mode,
+                                self._limits[bags.tables])
+        return self._grouping.request(
+            checked if rows_of is None else checked.with_rows(rows_of(bags)), bags)
 
     def check_weights(self, bags):
         """Raise BatchError if Bags have weights that no table takes."""

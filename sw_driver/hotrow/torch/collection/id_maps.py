@@ -1,0 +1,288 @@
+"""Rows of tables with `ids="any"`: what each batch's 64-bit ids look up, and rows that begin."""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ...contract.errors import Error
+from ...ids import IdMap, initial_rows
+from ..features.bags import Bags
+from ..features.configs import TableConfig
+
+if TYPE_CHECKING:
+    from ..optim.rules import Rule
+    from ..store.base import Store
+    from .contents import TableContents
+
+KEPT = 16  # batches whose ids keep their rows: more than any card follows
+
+
+@dataclass(frozen=True, eq=False)
+class MappedBags:
+    """A batch's ids, and the rows of those that have a map: by feature, None for the others."""
+
+    source: Bags
+    rows: list[torch.Tensor | None]
+
+    def matches(self, bags: Bags) -> bool:
+        """Whether other Bags have these ids."""
+        return self.source.equals(bags)
+
+
+class Assignment:
+    """A Rule whose step replaces rows by its gradients, and starts their state again."""
+
+    name, rounding_seed, plain = "assignment", None, True
+
+    def __init__(self, initial: float):
+        self.initial = initial
+
+    def update(self, weights, values, state=None):
+        """The rows, and the state of a row that has not trained."""
+        return values, None if state is None else torch.full_like(state, self.initial)
+
+    def rounded(self, weights, dtype, keys=None):
+        """The rows, which are then rounded to nearest."""
+        return weights
+
+
+@dataclass(frozen=True, eq=False)
+class TableChanges:
+    """Ids of a table to write into an export, and ids to remove from it.
+
+    Attributes
+    ----------
+    since, until : int
+        Batches: ask for the next changes since `until`.
+    ids, rows : int64[n]
+        Ids that were looked up, and their rows.
+    weights : [n, dim]
+        Of these rows.
+    removed : int64[r]
+        Ids that lost their row.
+    """
+
+    since: int
+    until: int
+    ids: torch.Tensor
+    rows: torch.Tensor
+    weights: torch.Tensor
+    removed: torch.Tensor
+
+
+class IdMaps:
+    """The IdMap of each table with `ids="any"`.
+
+    A batch gets its rows when it is prefetched, or taken without that. A row that begins is written
+    when its batch is taken, where the batch's lookup finds it. An id keeps its row for `KEPT`
+    batches after its last lookup, and until a step has followed, so that the same batches give
+    the same rows whatever is prefetched.
+
+    Parameters
+    ----------
+    tables : sequence of TableConfig
+    seed : int
+        Of the maps, and of the rows that begin.
+
+    Attributes
+    ----------
+    maps : dict of int to IdMap
+        By the table's number.
+    """
+
+    def __init__(self, tables: tuple[TableConfig, ...], seed: int):
+        self._tables = tables
+        self.maps = {
+            number: IdMap(config.num_embeddings, config.admission, config.expiry, seed + number)
+            for number, config in enumerate(tables) if config.ids == "any"}
+        self._planned: deque[MappedBags] = deque()  # prefetched and not taken
+        self._again: deque[MappedBags] = deque()  # planned before, and not yet prefetched again
+        self._trained = 0  # batches that a step has followed
+        self._begin: dict[int, dict[int, int]] = {number: {} for number in self.maps}  # row: id
+
+    def find(self, bags: Bags) -> list[torch.Tensor | None]:
+        """Rows of a batch that does not train, by feature; nothing is counted or admitted."""
+        return [self._found(table, ids) if table in self.maps else None
+                for table, ids in zip(bags.tables, bags.ids.split(bags.counts), strict=True)]
+
+    def prefetch(self, bags: Bags) -> list[torch.Tensor | None]:
+        """Rows of a batch that will be taken, by feature."""
+        mapped = self._next(bags)
+        if bags.lookups:
+            self._planned.append(mapped)
+        return mapped.rows
+
+    def refused(self) -> None:
+        """The batch of the last `prefetch` will not be taken now."""
+        self._again.appendleft(self._planned.pop())
+
+    def take(self, bags: Bags) -> list[torch.Tensor | None]:
+        """Rows of a batch that trains, prefetched or not, by feature."""
+        if self._planned and self._planned[0].matches(bags):
+            return self._planned[0].rows
+        self._planned.clear()
+        return self.prefetch(bags)
+
+    def skip(self) -> None:
+        """The batch that was prefetched first will not be taken."""
+        if self._planned:
+            self._planned.popleft()
+
+    def abandon(self) -> None:
+        """Batches that were prefetched will not be taken; they keep their rows if they return."""
+        self._again.extendleft(reversed(self._planned))
+        self._planned.clear()
+
+    def begin(self, bags: Bags, contents: TableContents, store: Store, rule: Rule) -> None:
+        """Write the rows that begin with a batch that was taken, and not looked up."""
+        if not bags.lookups:
+            return
+        mapped = self._planned.popleft()
+        for number, ids_of in self._begin.items():
+            looked_up = [rows for table, rows in zip(bags.tables, mapped.rows, strict=True)
+                         if table == number and rows is not None]
+            if not ids_of or not looked_up:
+                continue
+            rows = [row for row in torch.cat(looked_up).unique().tolist() if row in ids_of]
+            if rows:
+                self._write(number, rows, contents, store, rule)
+                for row in rows:
+                    del ids_of[row]
+
+    def trained(self) -> None:
+        """A step has followed all batches that were taken."""
+        for each in self.maps.values():
+            self._trained = each.batch - len(self._planned) - len(self._again)
+
+    def state(self) -> bytes:
+        """All that the same future needs; batches that were prefetched get their rows again."""
+        waiting = [*self._planned, *self._again]
+        file = io.BytesIO()
+        torch.save({
+            "maps": {self._tables[number].name: {
+                name: torch.from_numpy(part.view(np.uint8).reshape(-1).copy())
+                for name, part in each.state().items()} for number, each in self.maps.items()},
+            "begin": {self._tables[number].name: dict(rows)
+                      for number, rows in self._begin.items()},
+            "waiting": [(each.source.tables, each.source.ids.clone(), each.source.lengths.clone(),
+                         each.rows) for each in waiting]}, file)
+        return file.getvalue()
+
+    def load(self, state: bytes) -> None:
+        """Continue from `state`.
+
+        Raises
+        ------
+        Error
+            It is the state of other tables, or damaged; nothing changed.
+        """
+        try:
+            given = torch.load(io.BytesIO(state), weights_only=True)
+            names = {self._tables[number].name: number for number in self.maps}
+            if set(given["maps"]) != set(names):
+                raise Error(f"expected maps of ids of tables {sorted(names)}, got "
+                            f"{sorted(given['maps'])}")
+            maps = {names[name]: IdMap.from_state(_arrays(parts))
+                    for name, parts in given["maps"].items()}
+            for number, each in maps.items():
+                if each.table_rows != self._tables[number].num_embeddings:
+                    raise Error(f"table {self._tables[number].name!r} has "
+                                f"{self._tables[number].num_embeddings} rows, and its map of ids "
+                                f"{each.table_rows}")
+            begin = {names[name]: rows for name, rows in given["begin"].items()}
+            again = deque(MappedBags(Bags(tuple(tables), ids, lengths), rows)
+                          for tables, ids, lengths, rows in given["waiting"])
+        except Error:
+            raise
+        except Exception as error:
+            raise Error(f"this is no state of maps of ids ({error})") from error
+        for each in maps.values():
+            each.completed = 0  # until the next batch is planned
+            self._trained = each.batch - len(again)
+        self.maps, self._begin, self._again = maps, begin, again
+        self._planned.clear()
+
+    def load_saved(self, key: str, state_dict: Mapping[str, Any], missing: list[str],
+                   messages: list[str]) -> None:
+        """Load as `nn.Module` does: what is missing or wrong goes into the lists."""
+        if key not in state_dict:
+            missing.append(key)
+            return
+        try:
+            self.load(state_dict[key])
+        except Error as error:
+            messages.append(f"{key}: {error}")
+
+    def changes(self, since: int, contents: TableContents) -> dict[str, TableChanges]:
+        """As `HotEmbeddingBagCollection.changes`; tables are up to date."""
+        found = {}
+        for number, each in self.maps.items():
+            name, changes = self._tables[number].name, each.changes(since)
+            rows = torch.from_numpy(changes.rows)
+            weights = contents.table(name)[0][rows].clone()
+            begin = self._begin[number]
+            for place in (place for place, row in enumerate(rows.tolist()) if row in begin):
+                weights[place] = self._initial(number, [int(rows[place])])[0].to(weights.dtype)
+            found[name] = TableChanges(since, self._trained, torch.from_numpy(
+                changes.ids.view(np.int64)), rows, weights,
+                torch.from_numpy(changes.removed.view(np.int64)))
+        return found
+
+    def _next(self, bags):
+        rows: list[torch.Tensor | None] = [None] * bags.features
+        if not bags.lookups:  # stores take such a batch without a record
+            return MappedBags(bags, rows)
+        if self._again:
+            mapped = self._again.popleft()
+            if mapped.matches(bags):
+                return MappedBags(bags, mapped.rows)
+            self._again.clear()
+        by_feature = bags.ids.split(bags.counts)
+        for number, each in self.maps.items():
+            places = [place for place, table in enumerate(bags.tables) if table == number]
+            ids = [by_feature[place] for place in places]
+            each.done(max(each.completed, min(self._trained, each.batch - KEPT)))
+            planned = each.plan(torch.cat(ids).numpy() if ids else np.empty(0, np.int64))
+            begin = self._begin[number]
+            for row in planned.expired_rows.tolist():
+                begin.pop(row, None)
+            begin.update(zip(planned.admitted_rows.tolist(), planned.admitted_ids.tolist(),
+                             strict=True))
+            found = torch.from_numpy(planned.rows)
+            for place, part in zip(places, found.split([len(part) for part in ids]), strict=True):
+                rows[place] = part
+        return MappedBags(bags, rows)
+
+    def _found(self, number, ids):
+        rows = self.maps[number].find(ids.numpy())
+        if self._begin[number]:
+            rows[np.isin(rows, list(self._begin[number]))] = 0  # not written yet
+        return torch.from_numpy(rows)
+
+    def _write(self, number, rows, contents, store, rule):
+        group, local = contents.locate(self._tables[number].name)
+        flat = torch.tensor(rows) + int(store.groups[group].tables.first[local])
+        store.apply(group, flat, self._initial(number, rows).to(store.slot_memory.device),
+                    Assignment(rule.initial))
+
+    def _initial(self, number, rows):
+        config, ids = self._tables[number], self._begin[number]
+        return torch.from_numpy(initial_rows(
+            np.array([ids[row] for row in rows], np.uint64), config.embedding_dim,
+            self.maps[number].seed, config.num_embeddings ** -0.5))
+
+
+def _arrays(parts: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """The arrays of `IdMap.state` from their bytes."""
+    empty = IdMap(2).state()
+    found = {name: part.numpy().view(empty[name].dtype) for name, part in parts.items()}
+    width = len(found["sketch"]) // len(empty["sketch"])
+    found["sketch"] = found["sketch"].reshape(len(empty["sketch"]), width)
+    return found

@@ -1,0 +1,246 @@
+"""Tables with `ids="any"`: bits over modes and prefetches, rows that begin, resumed maps."""
+
+import copy
+import io
+from collections import deque
+
+import numpy as np
+import pytest
+import torch
+from hotrow import BatchError
+from hotrow.contract.errors import Error
+from hotrow.ids import Expiry, IdMap, LeastCount, Probability, initial_rows
+from hotrow.torch import Adagrad, HotEmbeddingBagCollection, RowwiseAdagrad, TableConfig
+from hotrow.torch.collection.id_maps import KEPT
+
+ROWS, DIM, SAMPLES, BATCHES = 48, 4, 3, 60
+RULES = {"sgd": lambda: "sgd", "adagrad": lambda: Adagrad(0.1), "rowwise": lambda:
+         RowwiseAdagrad(0.1)}
+
+
+def tables(**more):
+    options = {"expiry": Expiry(), **more}
+    return [TableConfig("user", ROWS, DIM, ids="any", **options),
+            TableConfig("plain", 9, DIM),
+            TableConfig("item", ROWS, DIM, ids="any", admission=LeastCount(2, 1 << 10),
+                        expiry=Expiry(below=2, every=7), feature_names=("bought", "seen"))]
+
+
+def batches(seed, count=BATCHES):
+    """Ids [samples, 4] that drift: uint64 hashes of a moving range, and rows of the plain table."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for number in range(count):
+        ids = rng.integers(number, number + 12, (SAMPLES, 4), np.uint64)
+        hashed = (ids * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
+        hashed[:, 1] = rng.integers(9, size=SAMPLES)
+        made.append(torch.from_numpy(hashed))
+    return made
+
+
+def collection(mode="scratchpipe", rule="sgd", given=None, seed=5, **options):
+    more = {} if mode == "resident" else {"device": "cpu", "preset": "tiny"}
+    return HotEmbeddingBagCollection(given or tables(), mode=mode, optimizer=RULES[rule](), lr=0.1,
+                                     seed=seed, **more, **options)
+
+
+def step(embeddings, ids):
+    found = embeddings(ids)
+    (found.sum(dim=1) * torch.arange(1, SAMPLES + 1)).sin().sum().backward()
+    embeddings.optimizer.step()
+    return found.detach()
+
+
+def train(embeddings, made, ahead=0):
+    """Train, with that many batches prefetched; the results."""
+    waiting, results = deque(), []
+    for ids in made:
+        if ahead:
+            embeddings.prefetch(ids)
+        waiting.append(ids)
+        if len(waiting) > ahead:
+            results.append(step(embeddings, waiting.popleft()))
+    return torch.stack(results + [step(embeddings, ids) for ids in waiting])
+
+
+def digest(embeddings):
+    embeddings.flush()
+    return embeddings.sha256(), [each.digest() for each in embeddings.id_maps.maps.values()]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_modes_and_prefetches_change_no_bit(rule):
+    made = batches(seed=1)
+    plain = collection("resident", rule)
+    results = train(plain, made)
+    expected = digest(plain)
+    lost = [len(each.log.events()) for each in plain.id_maps.maps.values()]
+    assert min(lost) > ROWS, "rows change hands"
+    for mode, ahead, options in (("resident", 3, {}), ("scratchpipe", 0, {}),
+                                 ("scratchpipe", 4, {"workers": 1}),
+                                 ("freqcache", 3, {"admission": True, "share": 4}),
+                                 ("hotline", 0, {})):
+        with collection(mode, rule, **options) as embeddings:
+            assert torch.equal(train(embeddings, made, ahead), results), (mode, ahead)
+            assert digest(embeddings) == expected, (mode, ahead)
+
+
+def test_against_a_map_in_front_of_pytorch():
+    """Rows of each batch, of a map and a module of PyTorch, whose rows begin by hand."""
+    made = batches(seed=2)
+    config = TableConfig("user", ROWS, DIM, ids="any", admission=Probability(0.5), expiry=Expiry())
+    with collection(given=[config], seed=3) as embeddings:
+        ids = IdMap(ROWS, Probability(0.5), Expiry(), seed=3)
+        bags = torch.nn.EmbeddingBag(ROWS, DIM, mode="sum")
+        bags.weight.data[0] = embeddings.table("user")[0][0]
+        trained = torch.optim.SGD(bags.parameters(), lr=0.1)
+        for number, batch in enumerate(made):
+            ids.done(max(0, number - KEPT))
+            planned = ids.plan(batch[:, :1])
+            bags.weight.data[planned.admitted_rows] = torch.from_numpy(initial_rows(
+                planned.admitted_ids, DIM, 3, ROWS ** -0.5))
+            expected = bags(torch.from_numpy(planned.rows))
+            torch.testing.assert_close(step(embeddings, batch[:, :1]), expected.detach(),
+                                       rtol=1e-5, atol=1e-6)
+            trained.zero_grad()
+            (expected.sum(dim=1) * torch.arange(1, SAMPLES + 1)).sin().sum().backward()
+            trained.step()
+        assert len(ids) > ROWS // 2 and embeddings.id_maps.maps[0].digest() == ids.digest()
+
+
+def test_evaluation_admits_nothing_and_reads_the_default_row():
+    with collection() as embeddings:
+        train(embeddings, batches(seed=3, count=20))
+        before, strange = digest(embeddings), torch.full((SAMPLES, 4), -77)
+        strange[:, 1] = 0
+        embeddings.eval()
+        found = embeddings(strange)
+        first = embeddings.table("user")[0][0]
+        assert torch.equal(found[:, :DIM], first.expand(SAMPLES, DIM))
+        embeddings.observe(strange)
+        assert digest(embeddings) == before
+        # An id that a coming batch admits has no row before that batch trains.
+        embeddings.train().prefetch(strange)
+        with torch.no_grad():
+            assert torch.equal(embeddings(strange), found)
+
+
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+@pytest.mark.parametrize("copied", ["state", "pickle"])
+def test_a_run_goes_on_from_a_saved_state(mode, copied):
+    made = batches(seed=4)
+    whole = collection("resident", "adagrad")
+    train(whole, made)
+    with collection(mode, "adagrad") as first:
+        for number, ids in enumerate(made[:40]):
+            for coming in made[number + 4:number + 5] if number else made[:5]:
+                first.prefetch(coming)  # four batches are planned when the state is saved
+            step(first, ids)
+        if copied == "pickle":
+            second = copy.deepcopy(first)
+        else:
+            file = io.BytesIO()
+            torch.save((first.state_dict(), first.optimizer.state_dict()), file)
+            file.seek(0)
+            second = collection(mode, "adagrad", seed=99)
+            state, of_optimizer = torch.load(file, weights_only=True)
+            second.load_state_dict(state)
+            second.optimizer.load_state_dict(of_optimizer)
+        first.abandon()
+    with second:
+        train(second, made[40:], ahead=2)
+        assert digest(second) == digest(whole)
+
+
+def test_abandoned_batches_keep_their_rows():
+    made = batches(seed=6, count=50)
+    whole = collection("resident")
+    train(whole, made)
+    with collection() as embeddings:
+        train(embeddings, made[:20])
+        for ids in made[20:23]:
+            embeddings.prefetch(ids)
+        embeddings.abandon()
+        train(embeddings, made[20:], ahead=1)
+        assert digest(embeddings) == digest(whole)
+
+
+def test_a_refused_batch_changes_no_map():
+    with collection() as embeddings:
+        made = batches(seed=7, count=12)
+        train(embeddings, made[:6])
+        wrong = made[6].clone()
+        wrong[2, 1] = 9
+        for call in (embeddings, embeddings.prefetch):
+            with pytest.raises(BatchError, match="id 9 of sample 2 is no row of table 'plain'"):
+                call(wrong)
+        train(embeddings, made[6:])
+        whole = collection("resident")
+        train(whole, made)
+        assert digest(embeddings) == digest(whole)
+
+
+def test_gradients_of_many_batches_reach_the_ids_that_staged_them():
+    """No row changes hands while a gradient of it waits for its step."""
+    made = batches(seed=8)
+    with collection(given=[TableConfig("user", ROWS, DIM, ids="any", expiry=Expiry())],
+                    mode="resident") as embeddings:
+        for start in range(0, BATCHES, 20):
+            held = {}
+            for ids in made[start:start + 20]:
+                embeddings(ids[:, :1]).sum().backward()
+                rows = embeddings.id_maps.maps[0].find(ids[:, :1].numpy()).reshape(-1)
+                for id_, row in zip(ids[:, 0].tolist(), rows.tolist(), strict=True):
+                    if row:
+                        assert held.setdefault(row, id_) == id_
+            embeddings.optimizer.step()
+
+
+def test_exports_follow_the_table():
+    made, export = batches(seed=9), {}
+    with collection() as embeddings:
+        since = 0
+        for start in range(0, BATCHES, 15):
+            train(embeddings, made[start:start + 15], ahead=3)
+            changes = embeddings.changes(since)["user"]
+            for id_ in changes.removed.tolist():
+                export.pop(id_, None)
+            export.update(zip(changes.ids.tolist(), changes.weights, strict=True))
+            since = changes.until
+        whole = embeddings.changes()["user"]
+        assert sorted(whole.ids.tolist()) == sorted(export)
+        for id_, weights in zip(whole.ids.tolist(), whole.weights, strict=True):
+            assert torch.equal(export[id_], weights)
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: TableConfig("a", 9, 4, ids="hashed"), "ids are 'rows' or 'any', not 'hashed'"),
+    (lambda: TableConfig("a", 9, 4, expiry=Expiry()), "admission and expiry need ids='any'"),
+    (lambda: collection("hotline", cold="pooled"), "cold='gathered'"),
+    (lambda: collection("hotline").parts().__next__(), "Call the collection"),
+    (lambda: collection(given=[TableConfig("a", 9, 4)]).changes(), "there is none"),
+    (lambda: collection(given=[TableConfig("a", 1, 4, ids="any")]), "needs 2 to"),
+])
+def test_what_is_refused(call, message):
+    with pytest.raises(Error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("state, message", [
+    (None, "Missing key.*_extra_state"), (b"no", "no state of maps of ids"),
+    ("other", "expected maps of ids of tables"), ("fewer", "has 48 rows, and its map of ids 20")])
+def test_states_that_do_not_fit(state, message):
+    embeddings = collection("resident")
+    train(embeddings, batches(seed=10, count=3))
+    saved, before = embeddings.state_dict(), digest(embeddings)
+    if state is None:
+        del saved["_extra_state"]
+    elif isinstance(state, bytes):
+        saved["_extra_state"] = state
+    else:
+        rows, names = (ROWS, ("a", "b")) if state == "other" else (20, ("user", "item"))
+        saved["_extra_state"] = collection("resident", given=[
+            TableConfig(name, rows, DIM, ids="any") for name in names]).id_maps.state()
+    with pytest.raises(RuntimeError, match=message):
+        embeddings.load_state_dict(saved)
+    assert digest(embeddings) == before
