@@ -211,6 +211,7 @@ def test_threads_change_nothing(name, threads):
         pair.step()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86-64")
 def test_instruction_sets_change_nothing(monkeypatch):
     monkeypatch.setenv("CXX", f"{' '.join(find_compiler())} -march=x86-64-v2")

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from textwrap import fill
 
 from ..contract.extras import install_command
+from ..kernels import native
 from ..memory.transport import transports
 from .cli import commands
 
@@ -59,9 +60,11 @@ def examine() -> list[Finding]:
     python = platform.python_version() if sys.version_info >= OLDEST_PYTHON else ""
     simulate, train = install_command("sim"), install_command("torch")
     develop = install_command("dev")
+    library, remedy = native.about()
     return [
         Finding("Python", python, "everything", "install Python 3.11 or later", True),
         Finding("NumPy", _package("numpy"), "everything", "pip install numpy", True),
+        Finding("compiled library", library, "the default device and training at speed", remedy),
         Finding("torch", _package("torch"), "training", train, True),
         Finding("polars", _package("polars"), "reading click logs", train, True),
         Finding("rich", _package("rich"), "progress bars", "pip install rich", True),

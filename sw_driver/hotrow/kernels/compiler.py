@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from struct import unpack
 
 from ..contract.errors import Error
 
@@ -35,6 +36,20 @@ def find_compiler():
     return [found] if found else None
 
 
+def required() -> list[str]:
+    """Command of a C++ compiler.
+
+    Raises
+    ------
+    Error
+        There is none.
+    """
+    command = find_compiler()
+    if not command:
+        raise Error("no C++ compiler was found: install g++ or clang++, or name one in CXX")
+    return command
+
+
 def cache_folder() -> Path:
     """Where built libraries are kept: `HOTROW_CACHE`, by default ~/.cache/hotrow."""
     return _cache_folders()[0]
@@ -48,6 +63,24 @@ def _cache_folders() -> list[Path]:
     with suppress(RuntimeError):  # no HOME, and no entry in the passwd file
         return [Path.home() / ".cache" / "hotrow", temporary]
     return [temporary]
+
+
+def open_library(path) -> ctypes.CDLL:
+    """Load a shared library.
+
+    Raises
+    ------
+    OSError
+        There is no such file, it is cut short, where a program would crash, or it is no library
+        for this machine.
+    """
+    with open(path, "rb") as file:
+        header = file.read(64)
+        if header[:5] == b"\x7fELF\x02" and len(header) == 64:  # sections of ELF64 lie at the end
+            begin, (each, count) = unpack("Q", header[40:48])[0], unpack("HH", header[58:62])
+            if os.fstat(file.fileno()).st_size < begin + each * count:
+                raise OSError(f"{path} is cut short")
+    return ctypes.CDLL(str(path))
 
 
 def load(name, sources, headers=(), command=None):
@@ -74,9 +107,7 @@ def load(name, sources, headers=(), command=None):
     Error
         There is no compiler, it failed, with its message, or no folder can hold the library.
     """
-    command = command or find_compiler()
-    if not command:
-        raise Error("no C++ compiler was found: install g++ or clang++, or name one in CXX")
+    command = command or required()
     file = f"{name}-{_digest(command, (*sources, *headers))}.so"
     refusals = []
     for folder in _cache_folders():
@@ -87,18 +118,24 @@ def load(name, sources, headers=(), command=None):
     raise Error(f"{'; '.join(refusals)}: name a folder that allows programs in HOTROW_CACHE")
 
 
+def cached(name, sources, headers=()) -> bool:
+    """Whether the cache has a file that `load` tries first."""
+    file = f"{name}-{_digest(required(), (*sources, *headers))}.so"
+    return any((folder / file).exists() for folder in _cache_folders())
+
+
 def _load(command, sources, headers, library):
     with suppress(OSError):
-        return ctypes.CDLL(str(library))
+        return open_library(library)
     _make_private(library.parent)
     with open(library.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with suppress(OSError):  # another process has built it meanwhile
-            return ctypes.CDLL(str(library))
+            return open_library(library)
         print(f"hotrow: compiling {library.stem.partition('-')[0]} with {command[0]}, once",
               file=sys.stderr)
         compile_library(command, FLAGS, sources, headers, library, library.parent / "objects")
-        return ctypes.CDLL(str(library))
+        return open_library(library)
 
 
 def _make_private(folder):
@@ -111,15 +148,21 @@ def _make_private(folder):
 
 def _digest(command, files, flags=None):
     """Name for all that a library depends on."""
-    content = hashlib.sha256("\0".join((*command, _version(tuple(command)), _processor(),
+    content = hashlib.sha256("\0".join((*command, _banner(tuple(command)), _processor(),
                                         *(flags or FLAGS))).encode())
     for file in files:
         content.update(file.read_bytes())
     return content.hexdigest()[:24]
 
 
+def version(command) -> str:
+    """Name and version of a compiler."""
+    number = re.search(r"\d+(\.\d+)+", _banner(tuple(command)).partition("\n")[0])
+    return f"{Path(command[0]).name} {number[0] if number else '(version unknown)'}"
+
+
 @cache
-def _version(command):
+def _banner(command):
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True)
     except OSError as error:
@@ -137,6 +180,11 @@ def _processor():
         lines = []
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     return f"{platform.machine()} {platform.processor()} {flags}"
+
+
+def processor_flags() -> frozenset[str]:
+    """Names of this processor's instructions in /proc/cpuinfo."""
+    return frozenset(_processor().split())
 
 
 def compile_library(command, flags, sources, headers, library, objects):
@@ -157,7 +205,7 @@ def compile_library(command, flags, sources, headers, library, objects):
         With the compiler's message.
     """
     options = [*flags, *(option for option in command[1:] if option.startswith("-"))]
-    objects.mkdir(exist_ok=True)
+    objects.mkdir(exist_ok=True, parents=True)
     kept = [objects / f"{source.stem}-{_digest(command, _included(source, headers), flags)}.o"
             for source in sources]
     with tempfile.TemporaryDirectory(dir=objects) as folder:
@@ -193,5 +241,7 @@ def _run(command, output, target):
     done = subprocess.run([*command, "-o", str(output)], capture_output=True, text=True)
     if done.returncode:
         return done.stderr.strip() or f"exit code {done.returncode}"
+    with open(output, "rb") as written:
+        os.fsync(written.fileno())
     output.replace(target)
     return None

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import warnings
 from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -10,8 +9,7 @@ from pathlib import Path
 import torch
 
 from ..contract.errors import Error
-from . import compiler
-from .native import native_library
+from . import native
 
 _WORK_PER_THREAD = 1 << 17  # elements that pay for a thread
 
@@ -88,15 +86,14 @@ _ARGUMENTS = {
 
 @cache
 def library():
-    """The library, built by the first call; None where there is no compiler, where it failed, which
-    a warning reports, or where the environment variable HOTROW_KERNELS is "reference" then."""
-    if os.environ.get("HOTROW_KERNELS") == "reference" or compiler.find_compiler() is None:
+    """The library; None where it is missing, which a warning reports once, or where the environment
+    variable HOTROW_KERNELS is "reference" at the first call."""
+    if os.environ.get("HOTROW_KERNELS") == "reference":
         return None
     try:
-        loaded = native_library()
+        loaded = native.native_library()
     except Error as error:
-        warnings.warn(f"{error}\nPyTorch runs the passes over a batch instead: the same bits, "
-                      f"several times slower", stacklevel=3)
+        native.warn_of(str(error))
         return None
     for name, arguments in _ARGUMENTS.items():
         getattr(loaded, name).argtypes = arguments

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ..contract.errors import Error
 from ..contract.generated import QUEUES, REGISTERS
 from ..contract.geometry import PRESETS
-from ..kernels.native import native_library
+from ..kernels.native import native_library, warn_of
+from ..memory.transport import Transport
+from ..memory.transport import open_transport as open_named
 
 _FIRST_ADDRESS = 1 << 16  # so that a base of 0 always faults
 _PAGE, _LINE = 4096, 64  # bytes
@@ -155,8 +158,8 @@ class CpuTransport:
 
 
 def open_transport(preset: Any = None, slots: int | None = None, threads: int | None = None,
-                   config: Any = None) -> CpuTransport:
-    """Open a card in software.
+                   config: Any = None) -> Transport:
+    """Open a card in software; where its library is missing, the golden model, with a warning.
 
     Parameters
     ----------
@@ -178,15 +181,21 @@ def open_transport(preset: Any = None, slots: int | None = None, threads: int | 
     if isinstance(preset, str) and preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
     geometry = config or (PRESETS[preset] if isinstance(preset, str) else preset)
+    missing = ""
+    try:
+        native_library()
+    except Error as error:
+        missing = str(error)
+        warn_of(missing)
     if geometry is None:
         geometry = replace(PRESETS["alveo-u55c"], name="cpu", clock_mhz=1000)  # cycles of 1 ns
-        slots = default_slots() if slots is None else slots
+        slots = (FEWEST_SLOTS if missing else default_slots()) if slots is None else slots
     if slots is not None:
         geometry = with_slots(geometry, slots)
     threads = default_threads() if threads is None else threads
     if not 1 <= threads <= _MOST_THREADS:
         raise ValueError(f"threads must be 1 to {_MOST_THREADS}, not {threads}")
-    return CpuTransport(geometry, threads)
+    return open_named("model", preset=geometry) if missing else CpuTransport(geometry, threads)
 
 
 def with_slots(geometry: Any, slots: int) -> Any:
