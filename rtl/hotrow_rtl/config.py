@@ -1,7 +1,7 @@
 """The parameters of an accelerator, for hardware, golden models, cycle models and cost models."""
 
 from dataclasses import dataclass, fields
-from functools import partial
+from typing import Any
 
 ROW_NUMBER_WIDTH = 32  # bits of a row number in memory: up to 2**32 rows a table
 LIST_ALIGNMENT = 64  # bytes: rings, batches, lists and results start on such a byte address
@@ -28,14 +28,6 @@ PORT_INTERLEAVE = 256  # consecutive bytes of a table at one row port
 def log2(value: int) -> int:
     """Exponent of a power of two."""
     return value.bit_length() - 1
-
-
-def _check_range(config, name, low, high, power_of_two=False):
-    value = getattr(config, name)
-    if not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(f"{name} must be {low} to {high}, not {value!r}")
-    if power_of_two and value & (value - 1):
-        raise ValueError(f"{name} must be a power of two, not {value}")
 
 
 @dataclass(frozen=True)
@@ -65,6 +57,91 @@ class ArithmeticUnits:
     def squares(self) -> int:
         """Elements of a gradient that row-wise Adagrad squares per cycle."""
         return max(1, self.lanes // 4)
+
+
+def check_geometry(config: Any) -> None:
+    """Check the parameters of a card, of a `Config` or a driver's preset.
+
+    Raises
+    ------
+    ValueError
+        A parameter is beyond its limits, or two do not go together.
+    """
+    def within(name: str, low: int, high: int, power_of_two: bool = False) -> None:
+        value = getattr(config, name, None)
+        if not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"{name} must be {low} to {high}, not {value!r}")
+        if power_of_two and value & (value - 1):
+            raise ValueError(f"{name} must be a power of two, not {value}")
+
+    within("bus_bytes", 8, 64, power_of_two=True)
+    within("lookup_lanes", 0, 1)
+    within("lane_banks", 1, 2)
+    lanes = config.lookup_lanes or config.bus_bytes // 4
+    banks = config.lane_banks * lanes
+    if lanes < config.lane_banks:
+        raise ValueError("one lane takes one request per cycle, which one bank serves: "
+                         f"lane_banks must be 1 with lookup_lanes=1, not {config.lane_banks}")
+    within("address_width", 32, 64)
+    within("handles", 8, 1 << 16, power_of_two=True)
+    within("tables", 2, 1024, power_of_two=True)
+    within("counter_sets", 16, 1 << 24, power_of_two=True)
+    within("counter_ways", 2, 64)
+    within("counter_bits", 4, 32)
+    within("directory_choices", 1, 2)
+    within("directory_partitions", 1, 64, power_of_two=True)
+    within("directory_sets", 16, 1 << 24, power_of_two=True)
+    within("directory_ways", 2, 16, power_of_two=True)
+    within("stamp_bits", 4, 16)
+    within("batch_samples", 64, 1 << 20, power_of_two=True)
+    within("batch_lookups", config.batch_samples, 1 << 31, power_of_two=True)
+    within("miss_entries", 32, 1 << 20, power_of_two=True)
+    # Stripes of a list start on a multiple of LIST_ALIGNMENT.
+    within("burst_beats", 8 if config.bus_bytes == 8 else 2,
+           min(BURST_BEATS, PAGE_BYTES // config.bus_bytes), power_of_two=True)
+    within("outstanding", 1, 1024, power_of_two=True)
+    within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
+    most = BURST_BEATS // 2 * config.bus_bytes
+    if config.row_bytes > most and PAGE_BYTES // config.bus_bytes > BURST_BEATS:
+        raise ValueError(f"row_bytes must be at most 128 * bus_bytes = {most}, as a row from "
+                         f"any byte is read in one AXI4 burst of at most {BURST_BEATS} beats, "
+                         f"not {config.row_bytes}: use a wider bus or shorter rows")
+    within("window_beats", 1, 15)
+    within("events", 2, 256, power_of_two=True)
+    for name in ("arithmetic", "planner"):
+        value = getattr(config, name, None)
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, not {value!r}")
+    within("clock_mhz", 1, 2000)
+    within("row_ports", 1, 8)
+    if config.row_ports not in (1, 2, 4, 8):
+        raise ValueError(f"row_ports must be 1, 2, 4 or 8, as bits of a row's address select "
+                         f"its port and a bus word lists up to eight rows, "
+                         f"not {config.row_ports!r}")
+    if config.row_ports > 1 and config.bus_bytes == 8:
+        raise ValueError("a bus word of 8 bytes lists one row, which one port moves: row_ports "
+                         f"must be 1 with bus_bytes=8, not {config.row_ports}")
+    within("result_ports", 1, 4)
+    if config.result_ports not in (1, 2, 4):
+        raise ValueError(f"result_ports must be 1 for all results, 2 with a port for missed "
+                         f"rows, or 4 with two for missed rows and one for slots, "
+                         f"not {config.result_ports!r}")
+    within("arithmetic_lanes", 0, config.bus_bytes // 4, power_of_two=True)
+    _check_sets(config, lanes, banks)
+
+
+def _check_sets(config: Any, lanes: int, banks: int) -> None:
+    if config.counter_sets < 2 * banks:
+        raise ValueError(f"counter_sets must be at least {2 * banks}, two in each of the "
+                         f"{banks} banks of {lanes} lanes, not {config.counter_sets}")
+    least = banks * max(2, config.directory_partitions)
+    if config.directory_sets < least:
+        raise ValueError(f"directory_sets must be at least {least}, one of each partition in "
+                         f"each of the {banks} banks, not {config.directory_sets}")
+    least = 2 * banks * MISS_WAYS
+    if config.miss_entries < least:
+        raise ValueError(f"miss_entries must be at least {least}, two sets in each of the "
+                         f"{banks} banks, not {config.miss_entries}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,66 +245,7 @@ class Config:
     clock_mhz: int
 
     def __post_init__(self):
-        within = partial(_check_range, self)
-        within("bus_bytes", 8, 64, power_of_two=True)
-        within("lookup_lanes", 0, 1)
-        within("lane_banks", 1, 2)
-        if self.lanes < self.lane_banks:
-            raise ValueError("one lane takes one request per cycle, which one bank serves: "
-                             f"lane_banks must be 1 with lookup_lanes=1, not {self.lane_banks}")
-        within("address_width", 32, 64)
-        within("handles", 8, 1 << 16, power_of_two=True)
-        within("tables", 2, 1024, power_of_two=True)
-        within("counter_sets", 16, 1 << 24, power_of_two=True)
-        within("counter_ways", 2, 64)
-        within("counter_bits", 4, 32)
-        within("directory_choices", 1, 2)
-        within("directory_partitions", 1, 64, power_of_two=True)
-        within("directory_sets", 16, 1 << 24, power_of_two=True)
-        within("directory_ways", 2, 16, power_of_two=True)
-        within("stamp_bits", 4, 16)
-        within("batch_samples", 64, 1 << 20, power_of_two=True)
-        within("batch_lookups", self.batch_samples, 1 << 31, power_of_two=True)
-        within("miss_entries", 32, 1 << 20, power_of_two=True)
-        # Stripes of a list start on a multiple of LIST_ALIGNMENT.
-        within("burst_beats", 8 if self.bus_bytes == 8 else 2,
-               min(BURST_BEATS, PAGE_BYTES // self.bus_bytes), power_of_two=True)
-        within("outstanding", 1, 1024, power_of_two=True)
-        within("row_bytes", 64, LARGEST_ROW, power_of_two=True)
-        most = BURST_BEATS // 2 * self.bus_bytes
-        if self.row_bytes > most and PAGE_BYTES // self.bus_bytes > BURST_BEATS:
-            raise ValueError(f"row_bytes must be at most 128 * bus_bytes = {most}, as a row from "
-                             f"any byte is read in one AXI4 burst of at most {BURST_BEATS} beats, "
-                             f"not {self.row_bytes}: use a wider bus or shorter rows")
-        within("window_beats", 1, 15)
-        within("events", 2, 256, power_of_two=True)
-        for name in ("arithmetic", "planner"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        within("clock_mhz", 1, 2000)
-        if self.row_ports not in (1, 2, 4, 8):
-            raise ValueError(f"row_ports must be 1, 2, 4 or 8, as bits of a row's address select "
-                             f"its port and a bus word lists up to eight rows, "
-                             f"not {self.row_ports!r}")
-        if self.row_ports > 1 and self.bus_bytes == 8:
-            raise ValueError("a bus word of 8 bytes lists one row, which one port moves: row_ports "
-                             f"must be 1 with bus_bytes=8, not {self.row_ports}")
-        if self.result_ports not in (1, 2, 4):
-            raise ValueError(f"result_ports must be 1 for all results, 2 with a port for missed "
-                             f"rows, or 4 with two for missed rows and one for slots, "
-                             f"not {self.result_ports!r}")
-        within("arithmetic_lanes", 0, self.word_lanes, power_of_two=True)
-        if self.counter_sets < 2 * self.banks:
-            raise ValueError(f"counter_sets must be at least {2 * self.banks}, two in each of the "
-                             f"{self.banks} banks of {self.lanes} lanes, not {self.counter_sets}")
-        least = self.banks * max(2, self.directory_partitions)
-        if self.directory_sets < least:
-            raise ValueError(f"directory_sets must be at least {least}, one of each partition in "
-                             f"each of the {self.banks} banks, not {self.directory_sets}")
-        least = 2 * self.banks * MISS_WAYS
-        if self.miss_entries < least:
-            raise ValueError(f"miss_entries must be at least {least}, two sets in each of the "
-                             f"{self.banks} banks, not {self.miss_entries}")
+        check_geometry(self)
 
     @property
     def banks(self) -> int:

@@ -60,8 +60,13 @@ def open(transport: str = "cpu", preset: str | Preset | None = None, *, timeout:
     DeviceError
         If the other end is no hotrow card of a version that this driver knows.
     """
-    if ring_entries & (ring_entries - 1) or not 2 <= ring_entries <= 1 << 16:
-        raise DeviceError(f"ring_entries must be a power of two, 2 to 65536, not {ring_entries}")
+    if (not isinstance(ring_entries, int) or not 2 <= ring_entries <= 1 << 16
+            or ring_entries & (ring_entries - 1)):
+        raise DeviceError(f"ring_entries must be a power of two, 2 to 65536, not {ring_entries!r}")
+    if not isinstance(memory_timeout, int) or not 0 <= memory_timeout < 1 << 32:
+        raise DeviceError(f"memory_timeout must be 0 to 2**32 - 1 cycles, not {memory_timeout!r}")
+    if not isinstance(timeout, (int, float)) or not timeout >= 0:
+        raise DeviceError(f"timeout must be 0 seconds or more, not {timeout!r}")
     if preset is not None:
         options["preset"] = preset
     link = open_transport(transport, **options)
@@ -338,6 +343,7 @@ class Device:
     def cycle(self) -> int:
         """Cycles since the device was powered up."""
         with self._commands.lock:
+            self._commands.check_open()
             low = self.registers.read("CYCLE_LOW")
             return self.registers.read("CYCLE_HIGH") << 32 | low
 

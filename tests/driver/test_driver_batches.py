@@ -154,7 +154,7 @@ def test_longest_bag(device, tables):
     (lambda: Batch.jagged([], [], 0), "empty batch: no samples"),
     (lambda: Batch.dense(np.zeros(6, int)), r"expected ids as \[samples, tables\].*\(6,\)"),
     (lambda: Batch.dense(np.zeros((2, 3))), "must be integers .*not float64.*non-integer"),
-    (lambda: Batch.dense([[1, 2], [3]]), "rectangular array of integers"),
+    (lambda: Batch.dense([[1, 2], [3]]), "ids must be a rectangular array"),
     (lambda: Batch.dense([[2 ** 70]]), "must be integers .*not object"),
     (lambda: Batch.dense([["1"]]), "must be integers"),
     (lambda: Batch.dense([[True]]), "must be integers .*not bool"),

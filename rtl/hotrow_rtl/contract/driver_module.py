@@ -1,17 +1,20 @@
 """The contract as the Python module that the driver imports: enumerations, tables, presets."""
 
+import inspect
 import json
 import textwrap
 from dataclasses import fields
 from enum import IntFlag
 
-from ..config import PRESETS, SLOT_NUMBER_WIDTH, Config
+from .. import config
+from ..config import PRESETS, Config
 from . import commands, encoding, link_frames, registers
 
 _ENUMS = (encoding.Status, encoding.Opcode, encoding.Element, encoding.PlanPolicy,
           encoding.BatchFlag, encoding.PlanFlag, encoding.AllFlag, encoding.GatherFlag,
           encoding.PoolFlag, encoding.UpdateFlag,
           *dict.fromkeys(each.fields for each in registers.REGISTERS.values() if each.fields))
+_CONFIG_CONSTANTS = "SLOT_NUMBER_WIDTH", "MISS_WAYS", "PAGE_BYTES", "BURST_BEATS"
 _LINK_CONSTANTS = ("LINK_VERSION", "LARGEST_PAYLOAD", "TAKE_LEAST", "COUNTERS_BYTES", "REPLY_FLAG",
                    "SLIP_END", "SLIP_ESCAPE", "SLIP_ESCAPED_END", "SLIP_ESCAPED_ESCAPE",
                    "SYNC_BYTE", "IDLE_BYTE", "UDP_PORT")
@@ -29,6 +32,7 @@ hotrow_rtl.contract and hotrow_rtl.config: edit those."""
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from typing import Any
 '''
 _FIELDS = '''
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +50,7 @@ def driver_module(constants: dict[str, int]) -> str:
         Constants of the contract by name.
     """
     numbers = {"IDENTITY": encoding.IDENTITY, "VERSION": encoding.VERSION, **constants,
-               "SLOT_NUMBER_WIDTH": SLOT_NUMBER_WIDTH,
+               **{name: getattr(config, name) for name in _CONFIG_CONSTANTS},
                **{name: getattr(link_frames, name) for name in _LINK_CONSTANTS}}
     geometry = [parameter for _, _, parameter in registers.GEOMETRY]
     by_offset = sorted(registers.REGISTERS.values(), key=lambda each: each.offset)
@@ -70,7 +74,8 @@ def driver_module(constants: dict[str, int]) -> str:
             f'("{each.name}", {each.offset}, {each.bytes})' for each in record.values()), ")")
           for name, record in _RECORDS.items()),
         _collection("LINK_COUNTERS = (", (f'"{name}"' for name in link_frames.COUNTERS), ")"),
-        "",
+        "", "", inspect.getsource(config.check_geometry), "",
+        inspect.getsource(config._check_sets), "",
         _fields("GeometryFields", "What the geometry registers of a card hold.", geometry),
         "", _fields("PresetFields(GeometryFields)", "The parameters of hotrow_rtl.config.Config.",
                     (each.name for each in fields(Config) if each.name not in geometry)), "", "",

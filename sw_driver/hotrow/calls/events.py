@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from operator import index
-
 from ..contract.errors import BatchError
 from ..contract.generated import Opcode, QueueControlBits, QueueStateBits
+from ..operands.integers import whole
 from ..operands.results import Done
 from ..queues.commands import Commands
 from ..queues.futures import Future
@@ -41,6 +40,7 @@ class Events:
         """End the `wait_event` that stops the queue, with a CommandError; whether there was one."""
         self._commands.queue(queue)
         with self._commands.lock:
+            self._commands.check_open()
             registers, name = self._commands.registers, queue.upper()
             if not registers.read(f"{name}_STATE") & QueueStateBits.WAITING:
                 return False
@@ -52,6 +52,7 @@ class Events:
         """Value of an event counter."""
         operands = self._event(event, 0)
         with self._commands.lock:
+            self._commands.check_open()
             self._commands.registers.write("EVENT_SELECT", operands["event"])
             return self._commands.registers.read("EVENT_VALUE")
 
@@ -59,11 +60,12 @@ class Events:
         """Set an event counter from the host."""
         operands = self._event(event, value)
         with self._commands.lock:
+            self._commands.check_open()
             self._commands.registers.write("EVENT_SELECT", operands["event"])
             self._commands.registers.write("EVENT_VALUE", operands["value"])
 
     def _event(self, event, value):
-        event, value = index(event), index(value)
+        event, value = whole(event, "event"), whole(value, "value")
         if not 0 <= event < self._commands.geometry.events:
             raise BatchError(f"event must be 0 to {self._commands.geometry.events - 1} on this "
                              f"card, not {event}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import index
 from typing import TypeVar
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..contract.errors import BatchError
 from ..contract.generated import MISS_FLAG, NO_SLOT, AllFlag, BatchFlag, Opcode
 from ..contract.records import HARVEST_ENTRY, ROW_ENTRY
 from ..operands.batch import LONGEST_BAG, Batch
-from ..operands.integers import numbered, vector
+from ..operands.integers import numbered, vector, whole
 from ..operands.results import Done, HotRows, Installed, Observation, Removed, RowList, Split, Words
 from ..operands.row_lists import Rows, check_rows, row_list, tables_of
 from ..operands.table import Table
@@ -113,7 +112,7 @@ class Lookup:
             If the directory has fewer than `k` slots, or the counters hold rows of a table that was
             unregistered and whose number another table has.
         """
-        k, threshold = index(k), _word(threshold, "threshold")
+        k, threshold = whole(k, "k"), _word(threshold, "threshold")
         self._check_slots(k, "k")
 
         def result(counted: HotRows) -> HotRows:
@@ -145,8 +144,14 @@ class Lookup:
         BatchError
             If a row does not exist; the counters keep their contents.
         """
-        rows, count = row_list(counted), vector(counted.count, "counts").astype(np.int64)
+        rows, count = row_list(counted), vector(counted.count, "counts")
         geometry, tables = self._commands.geometry, self._commands.tables
+        if len(count) != len(rows) or (count < 0).any() or (count > NO_SLOT).any():
+            wrong = count[(count < 0) | (count > NO_SLOT)][:1].tolist()
+            raise BatchError(f"counts must be 0 to {NO_SLOT}, one for each of {len(rows)} rows, "
+                             f"got {f'{wrong[0]} among ' if wrong else ''}{len(count)}")
+        # A larger count than the card's largest would take time and change nothing.
+        count = np.minimum(count, (1 << geometry.counter_bits) - 1).astype(np.int64)
         tables_of(rows, tables)  # which must be registered
         check_rows(rows, tables)
         self.clear_counters().wait()
@@ -310,7 +315,7 @@ class Lookup:
 
 def _word(value, what):
     """`value`, if an operand of 32 bits holds it."""
-    value = index(value)
+    value = whole(value, what)
     if not 0 <= value <= NO_SLOT:
         raise BatchError(f"{what} must be 0 to {NO_SLOT}, not {value}")
     return value

@@ -195,7 +195,7 @@ def _slot_arrays(table: Table, rows: tuple[str, Any], state: tuple[str, Any],
                  writable: bool) -> dict[str, NDArray[Any]]:
     """The arrays for rows and for state by name, without the absent ones."""
     arrays, (name, value), (of_state, states) = {}, rows, state
-    if value is not None:
+    if value is not None or not writable:
         row_bytes = table.dim * table.dtype.itemsize
         arrays[name] = slot_array(value, name, table.dtype, row_bytes, writable)
     if states is not None and table.state_dtype is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import index
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from ..contract.generated import (
     PlanPolicy,
     Status,
 )
-from ..operands.integers import numbered
+from ..operands.integers import numbered, whole
 from ..operands.results import Observation, PlacedRows, Plan, Words
 from ..queues.commands import Commands, cycles_of
 from ..queues.futures import Completion, Future
@@ -90,6 +89,7 @@ class Planner:
         """Batches that may be planned or marked and not retired."""
         self.check("a window of batches")
         with self._commands.lock:
+            self._commands.check_open()
             return self._commands.registers.read("PLAN_WINDOW")
 
     def plan(self, batch: BatchLike, number: int | None = None, policy: str = "lru",
@@ -200,7 +200,7 @@ class Planner:
         number : int
             Number of a batch that was planned, not before the one retired last.
         """
-        number, numbers = index(number), self.numbers
+        number, numbers = whole(number, "number"), self.numbers
         with self._commands.lock:
             self._commands.check_open()
             self.check("batches")
@@ -225,7 +225,7 @@ class Planner:
     def _check_number(self, number, marked=False):
         """The batch's number, by default the next one, if the card will accept it."""
         first = self.numbers.next
-        number = first if number is None else index(number)
+        number = first if number is None else whole(number, "number")
         self.check("MARK" if marked else "PLAN")
         if self.numbers.lost:
             raise DeviceError("the lists of a plan were lost, so the directory has slots for rows "

@@ -61,10 +61,16 @@ class Spans:
             every 4 bytes, like those of 0.
         """
         array, (_, size) = _contiguous(buffer, "buffer", writable=True)
-        if is_tensor(buffer):  # which may be of bfloat16
-            one: Any = buffer.new_full((1,), value)  # type: ignore[union-attr]
-        else:
-            one = np.full(1, value, array.dtype)
+        one: Any
+        try:
+            # NumPy would take None for NaN, and the real part of a complex number.
+            (complex if array.dtype.kind == "c" else float)(value)
+            with np.errstate(over="raise"):  # a tensor may be of bfloat16
+                one = (buffer.new_full((1,), value) if is_tensor(buffer)  # type: ignore[union-attr]
+                       else np.full(1, value, array.dtype))
+        except (TypeError, ValueError, ArithmeticError, RuntimeError) as refusal:
+            raise BatchError(f"value must be a number that {array.dtype} holds, not {value!r}: "
+                             f"{refusal}") from refusal
         octets = np.resize(as_array(one).view(np.uint8), max(4, array.itemsize))
         words = np.unique(octets.view("<u4"))
         if len(words) > 1:
@@ -81,6 +87,8 @@ def _contiguous(value: Buffer | Array, what: str,
                 writable: bool) -> tuple[NDArray[Any], tuple[int, int]]:
     """The array of `value`, and its host address and bytes."""
     array = array_of(value, what, writable)
+    if array.dtype.hasobject:
+        raise RegistrationError(f"{what} must hold numbers, not {array.dtype}")
     if not (array.flags.c_contiguous and array.size):
         raise RegistrationError(f"{what} must be contiguous and not empty; its shape is "
                                 f"{array.shape}, its strides {array.strides}")

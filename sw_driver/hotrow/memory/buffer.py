@@ -45,13 +45,15 @@ def is_tensor(value: object) -> bool:
     return hasattr(value, "data_ptr") and hasattr(value, "untyped_storage")
 
 
-def as_array(value: Any) -> NDArray[Any]:
+def as_array(value: Any, what: str = "an array") -> NDArray[Any]:
     """`value` as a NumPy array on the same memory.
 
     Parameters
     ----------
     value : numpy.ndarray, CPU torch tensor, or what `numpy.asarray` takes
         A bfloat16 tensor becomes uint16, which NumPy can hold.
+    what : str
+        Its name in messages.
 
     Raises
     ------
@@ -59,10 +61,13 @@ def as_array(value: Any) -> NDArray[Any]:
         If the tensor is not in the CPU's memory, or not dense.
     """
     if not is_tensor(value):
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except ValueError as refusal:  # nested lists of unlike lengths
+            raise RegistrationError(f"{what} must be a rectangular array: {refusal}") from refusal
     if value.device.type != "cpu":
-        raise RegistrationError(
-            f"expected a tensor in the CPU's memory, got one on {value.device}: use .cpu()")
+        raise RegistrationError(f"{what}: expected a tensor in the CPU's memory, got one on "
+                                f"{value.device}: use .cpu()")
     value = value.detach()
     if str(value.dtype) == "torch.bfloat16":
         import torch  # present: the caller has a tensor
@@ -71,7 +76,27 @@ def as_array(value: Any) -> NDArray[Any]:
     try:
         return value.numpy()
     except (RuntimeError, TypeError) as refusal:
-        raise RegistrationError(f"this tensor has no NumPy form: {refusal}") from refusal
+        raise RegistrationError(f"{what}: this tensor has no NumPy form: {refusal}") from refusal
+
+
+def memory_of(value: Any, what: str) -> NDArray[Any]:
+    """`as_array` of numbers whose memory is the caller's, and no copy of it.
+
+    Raises
+    ------
+    RegistrationError
+    """
+    if not is_tensor(value):
+        try:
+            memoryview(value)
+        except (TypeError, ValueError, BufferError):
+            if not isinstance(value, np.ndarray):
+                raise RegistrationError(f"{what} must be an array or a tensor, not "
+                                        f"{type(value).__name__}") from None
+    array = as_array(value, what)
+    if array.dtype.hasobject or array.dtype.kind not in "biufcV":
+        raise RegistrationError(f"{what} must hold numbers, not {array.dtype}")
+    return array
 
 
 def span(array: NDArray[Any]) -> tuple[int, int]:
@@ -171,7 +196,7 @@ class Buffer:
 
     def __init__(self, name: str, source: Any, writable: bool, on_card: bool = False):
         self.name = name
-        self.array = as_array(source)
+        self.array = memory_of(source, name)
         self.host, self.nbytes = span(self.array)
         if self.host % ROW_ALIGNMENT:
             raise RegistrationError(

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import BatchError
 from ..contract.generated import BatchFlag
-from ..memory.buffer import as_array
-from .integers import Integers, integers, join, vector
+from .integers import Integers, integers, join, vector, whole
 
 if TYPE_CHECKING:
     from .table import Table
@@ -87,6 +86,7 @@ class Batch:
             Whether all bags of the first table come first; else all bags of the first sample.
         """
         flat, bags = vector(ids, "ids"), vector(lengths, "lengths")
+        samples = whole(samples, "samples")
         if samples == 0:
             raise BatchError("empty batch: no samples")
         if samples < 0 or len(bags) == 0 or len(bags) % samples:
@@ -159,10 +159,11 @@ class Batch:
             Names of the tables, unless `tables` gives the tables.
         """
         keys = list(keys)
-        count = len(as_array(lengths))
+        bags = vector(lengths, "lengths")
+        count = len(bags)
         if not keys or count % len(keys):
             raise BatchError(f"{count} lengths cannot be shared out among {len(keys)} keys")
-        return cls.jagged(values, lengths, count // len(keys), keys if tables is None else tables,
+        return cls.jagged(values, bags, count // len(keys), keys if tables is None else tables,
                           feature_major=True)
 
     @property

@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Sequence
+from operator import index
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract.errors import BatchError
-from ..memory.buffer import as_array
+from ..contract.errors import BatchError, RegistrationError
+from ..memory.buffer import as_array, is_tensor
 
 Integers: TypeAlias = NDArray[np.integer[Any]]
 
@@ -16,17 +17,34 @@ Integers: TypeAlias = NDArray[np.integer[Any]]
 def integers(values: Any, what: str) -> Integers:
     """`values` as little-endian 32- or 64-bit integers, the same memory where it holds them."""
     try:
-        array = as_array(values)
-    except ValueError as refusal:  # nested lists of unlike lengths
-        raise BatchError(f"{what} must be a rectangular array of integers: {refusal}") from refusal
+        array = as_array(values, what)
+    except RegistrationError as refusal:
+        raise BatchError(str(refusal)) from refusal
+    # NumPy holds bfloat16 as uint16.
+    floats = is_tensor(values) and values.dtype.is_floating_point
     if array.size == 0:
         return array.astype(np.uint32)
-    if array.dtype.kind not in "iu":
+    if floats or array.dtype.kind not in "iu":
         raise BatchError(
-            f"{what} must be integers (uint32, int32, uint64 or int64), not {array.dtype}: "
+            f"{what} must be integers (uint32, int32, uint64 or int64), not "
+            f"{str(values.dtype).removeprefix('torch.') if floats else array.dtype}: "
             f"a non-integer id names no row")
     width = max(array.itemsize, 4)
     return array.astype(f"<{array.dtype.kind}{width}", copy=False)
+
+
+def whole(value: Any, what: str) -> int:
+    """A whole number of Python, NumPy or PyTorch.
+
+    Raises
+    ------
+    TypeError
+        It is something else.
+    """
+    try:
+        return index(value)
+    except (TypeError, RuntimeError) as refusal:
+        raise TypeError(f"{what} must be a whole number, not {value!r}") from refusal
 
 
 def vector(values: Any, what: str) -> Integers:

@@ -64,7 +64,7 @@ def row_weights(weights: ArrayLike | None, count: int) -> NDArray[np.float32] | 
     """
     if weights is None:
         return None
-    array = as_array(weights)
+    array = as_array(weights, "weights")
     if array.shape != (count,) or array.dtype.kind != "f":
         raise BatchError(f"weights must be floating-point numbers, one for each of {count} rows; "
                          f"got {array.dtype} of shape {array.shape}")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..contract.errors import BatchError
-from .integers import Integers, vector
+from .integers import Integers, integers, vector
 from .results import RowList
 from .table import Table
 from .tables import Tables, TableSet
@@ -46,8 +46,8 @@ def row_list(rows: Rows) -> RowList:
     row = vector(row, "rows")
     if isinstance(table, Table):
         table = table.number
-    table = np.full(len(row), table) if np.ndim(table) == 0 else table
-    table = vector(table, "tables of the rows")
+    table = integers(table, "tables of the rows")
+    table = np.full(len(row), table) if table.ndim == 0 else vector(table, "tables of the rows")
     if len(table) != len(row):
         raise BatchError(f"{len(table)} table numbers for {len(row)} rows: expected one for each")
     for what, values in (("row", row), ("table", table)):

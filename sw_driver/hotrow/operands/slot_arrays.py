@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..contract.errors import BatchError, RegistrationError
 from ..contract.generated import LARGEST_STRIDE, ROW_ALIGNMENT
-from ..memory.buffer import Array, Buffer, as_array
+from ..memory.buffer import Array, Buffer, as_array, memory_of
 from .integers import Integers, repeats, vector
 from .table import Table
 
@@ -25,7 +25,7 @@ def array_of(value: Buffer | Array, what: str, writable: bool) -> NDArray[Any]:
         if writable and not value.writable:
             raise RegistrationError(f"{what} is {value!r}, registered with writable=False")
         value = value.array
-    array = as_array(value)
+    array = memory_of(value, what) if writable else as_array(value, what)
     if writable and not array.flags.writeable:
         raise RegistrationError(
             f"{what} must be writable; got {array.dtype} of shape {array.shape}, read-only")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..contract.errors import PaddedCopyWarning, RegistrationError
 from ..contract.generated import LARGEST_STRIDE, ROW_ALIGNMENT
-from ..memory.buffer import Array, Buffer, as_array, empty, is_tensor
+from ..memory.buffer import Array, Buffer, empty, is_tensor, memory_of
 
 _ELEMENTS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "uint16": "bf16"}
 _STATE_BYTES = (4, 8, 16, 32)
@@ -46,7 +46,7 @@ class Table:
         self._state: NDArray[Any] | None = None
         self.state_bytes = 0
         if state is not None:
-            self._state = as_array(state)
+            self._state = memory_of(state, f"the state of {self.name!r}")
             self.state_bytes = _state_bytes(self._state, self.rows, self.name)
         self.buffers: tuple[Buffer, ...] = ()
         self.own_buffers: list[Buffer] = []  # those registered for the table alone
@@ -113,7 +113,7 @@ def _padded(size):
 
 def _weights(source, name, largest_row):
     """Memory to register, the weights in it as [rows, dim], and their element type."""
-    array = as_array(source)
+    array = memory_of(source, f"the weights of {name!r}")
     if array.ndim != 2 or array.size == 0:
         raise RegistrationError(
             f"the weights of {name!r} must be [rows, dim] with at least one of each, not of "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -279,7 +280,10 @@ def _address(buffer, source):
 
 def _partition(partition, most):
     """(log2 of the parts, which part) from (part, parts)."""
-    part, parts = partition
+    try:
+        part, parts = map(index, partition)
+    except (TypeError, ValueError):
+        part = parts = 0
     if parts < 1 or parts & parts - 1 or parts > most or not 0 <= part < parts:
         raise RegistrationError(
             f"partition must be (part, parts) with parts a power of two up to {most} and part "

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract.errors import Error
-from ..contract.generated import QUEUES, REGISTERS
+from ..contract.errors import DeviceError, Error
+from ..contract.generated import QUEUES, REGISTERS, check_geometry
 from ..contract.geometry import PRESETS
 from ..kernels.native import native_library, warn_of
 from ..memory.transport import Transport
@@ -109,14 +109,21 @@ class CpuTransport:
         # A short call keeps the interpreter's lock, a call that may wait releases it.
         path = native_library()._name
         self._library, self._short = _bound(ctypes.CDLL(path)), _bound(ctypes.PyDLL(path))
+        self._opened: int | None = None
         fields = _Geometry(*(int(getattr(geometry, name)) for name in GEOMETRY_FIELDS))
-        self._card = self._library.card_open(ctypes.byref(fields), threads)
-        if not self._card:
+        self._opened = self._library.card_open(ctypes.byref(fields), threads)
+        if not self._opened:
             raise RuntimeError(
                 f"memory or threads ran out for a card of {geometry.directory_sets} sets and "
                 f"{threads} threads: open it with fewer slots or threads")
         self._addresses = _Addresses(geometry.address_width)
         self._arrays: dict[int, np.ndarray] = {}
+
+    @property
+    def _card(self) -> int:
+        if not self._opened:
+            raise DeviceError("this card is closed: open it again")
+        return self._opened
 
     def read_register(self, offset: int) -> int:
         """Read the 32-bit register at a byte offset."""
@@ -132,9 +139,9 @@ class CpuTransport:
         if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
             raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
                              f"{array.dtype}{list(array.shape)}")
-        address = self._addresses.place(array)
+        card, address = self._card, self._addresses.place(array)
         self._arrays[address] = array
-        self._library.card_map(self._card, address, array.ctypes.data, array.size, writable)
+        self._library.card_map(card, address, array.ctypes.data, array.size, writable)
         return address
 
     def detach(self, address: int) -> None:
@@ -151,7 +158,7 @@ class CpuTransport:
 
     def close(self) -> None:
         """End the card after the commands under way."""
-        card, self._card = self._card, None
+        card, self._opened = self._opened, None
         if card:
             self._library.card_close(card)
         self._arrays.clear()
@@ -190,19 +197,20 @@ def open_transport(preset: Any = None, slots: int | None = None, threads: int | 
     if geometry is None:
         geometry = replace(PRESETS["alveo-u55c"], name="cpu", clock_mhz=1000)  # cycles of 1 ns
         slots = (FEWEST_SLOTS if missing else default_slots()) if slots is None else slots
+    check_geometry(geometry)
     if slots is not None:
         geometry = with_slots(geometry, slots)
     threads = default_threads() if threads is None else threads
-    if not 1 <= threads <= _MOST_THREADS:
-        raise ValueError(f"threads must be 1 to {_MOST_THREADS}, not {threads}")
+    if not isinstance(threads, int) or not 1 <= threads <= _MOST_THREADS:
+        raise ValueError(f"threads must be 1 to {_MOST_THREADS}, not {threads!r}")
     return open_named("model", preset=geometry) if missing else CpuTransport(geometry, threads)
 
 
 def with_slots(geometry: Any, slots: int) -> Any:
     """The geometry with a directory of at least `slots` slots, and as many counters."""
     per_set = geometry.directory_choices * geometry.directory_ways
-    if not 1 <= slots <= per_set * _MOST_SETS:
-        raise ValueError(f"slots must be 1 to {per_set * _MOST_SETS}, not {slots}")
+    if not isinstance(slots, int) or not 1 <= slots <= per_set * _MOST_SETS:
+        raise ValueError(f"slots must be 1 to {per_set * _MOST_SETS}, not {slots!r}")
 
     def sets(entries, least):
         return 1 << (max(-(-slots // entries), least) - 1).bit_length()
