@@ -109,9 +109,8 @@ class CpuTransport:
         # A short call keeps the interpreter's lock, a call that may wait releases it.
         path = native_library()._name
         self._library, self._short = _bound(ctypes.CDLL(path)), _bound(ctypes.PyDLL(path))
-        self._opened: int | None = None
         fields = _Geometry(*(int(getattr(geometry, name)) for name in GEOMETRY_FIELDS))
-        self._opened = self._library.card_open(ctypes.byref(fields), threads)
+        self._opened: int | None = self._library.card_open(ctypes.byref(fields), threads)
         if not self._opened:
             raise RuntimeError(
                 f"memory or threads ran out for a card of {geometry.directory_sets} sets and "
