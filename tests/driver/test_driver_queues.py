@@ -240,6 +240,80 @@ def test_close_gives_up_what_is_under_way(transport):
         held.result()
 
 
+def waiting_in_a_thread(device, monkeypatch, inside):
+    """Start to wait for an event that nobody signals, and call `inside` in the transport's first
+    wait: (thread, list for the error)."""
+    wait, entered, errors = device.transport.wait, threading.Event(), []
+
+    def watched(*arguments):
+        if not entered.is_set():
+            entered.set()
+            inside()
+        wait(*arguments)
+
+    def work():
+        try:
+            held.result()
+        except DeviceError as error:
+            errors.append(error)
+
+    monkeypatch.setattr(device.transport, "wait", watched)
+    held = device.wait_event_async(0, 1, queue="lookup")
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert entered.wait(60)
+    return thread, errors
+
+
+def test_other_threads_use_a_card_in_software_during_a_wait(monkeypatch):
+    """The driver does not hold its lock while it waits for the card."""
+    with hotrow.open("cpu", preset="tiny") as device:
+        table = device.register_table(hotrow.empty((9, 4), np.float32))
+        used, in_time = threading.Event(), []
+        thread, errors = waiting_in_a_thread(
+            device, monkeypatch, lambda: in_time.append(used.wait(20)))
+        assert device.gather((table, [3])).shape == (1, 4)
+        used.set()
+        device.write_event(0, 1)
+        thread.join()
+        assert in_time == [True] and not errors
+
+
+def test_a_card_in_software_is_closed_during_a_wait(monkeypatch):
+    device, closed = hotrow.open("cpu", preset="tiny"), threading.Event()
+    thread, errors = waiting_in_a_thread(device, monkeypatch, lambda: closed.wait(20))
+    device.close()
+    closed.set()
+    thread.join()
+    assert "device was closed while" in str(errors[0])
+
+
+def test_a_card_in_software_ends_after_its_waits():
+    device = hotrow.open("cpu", preset="tiny")
+    device.wait_event_async(0, 1, queue="lookup")
+    card, calls = device.transport, []
+    library = card._library
+
+    class Library:
+        def card_wait(self, *arguments):
+            calls.append("begin")
+            closing.start()
+            closing.join(0.2)  # which does not end the card
+            library.card_wait(*arguments)
+            calls.append("end")
+
+        def card_close(self, handle):
+            calls.append("close")
+            library.card_close(handle)
+
+    card._library, closing = Library(), threading.Thread(target=card.close)
+    card.wait(0, 0, 0.01)
+    closing.join()
+    assert calls == ["begin", "end", "close"]
+    card.wait(0, 0, 0.01)
+    assert calls == ["begin", "end", "close"]
+
+
 def test_a_future_without_a_command():
     future = Future.of(5)
     assert future.done() and future.result() == 5 and future.cycles is None

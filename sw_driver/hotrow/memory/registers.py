@@ -36,10 +36,17 @@ def extract(field: IntEnum, word: int) -> int:
 
 
 class Registers:
-    """The registers of one device by name; a `*_LOW` and `*_HIGH` pair also as one value."""
+    """The registers of one device by name; a `*_LOW` and `*_HIGH` pair also as one value.
+
+    Attributes
+    ----------
+    waits_apart : bool
+        Whether `wait` may run beside other calls.
+    """
 
     def __init__(self, transport):
         self._transport = transport
+        self.waits_apart: bool = getattr(transport, "waits_apart", False)
 
     def read(self, name: str) -> int:
         """The value of a register."""

@@ -24,6 +24,9 @@ class Transport(Protocol):
     empty : callable, optional
         Allocates arrays that `attach` accepts, with the signature of `hotrow.empty`, for a
         transport that does not accept every array.
+    waits_apart : bool, optional
+        True if other threads may make other calls during `wait`, `close` among them, so that the
+        driver waits without its lock.
     reaches_host : bool, optional
         False if the card works on copies of arrays. Then `attach` takes an owner, and the transport
         has `send`, `fetch`, `flush` and `upload`: see `link.transport.LinkTransport`.

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -164,20 +165,27 @@ class CommandQueue:
         """
         timeout = self._settings.timeout if timeout is None else timeout
         deadline = time.monotonic() + timeout
+        apart = self._registers.waits_apart
         while True:
             with self._lock:
-                self.poll()
-                if reached():
+                if reached():  # perhaps as the device was closed
                     return
-                self.look()  # for a fault, because more may not come
+                self.look()  # also for a fault, because more may not come
                 if reached():
                     return
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     raise TimeoutError(self._late(label, timeout))
                 before = self._completed
-                self._registers.wait(self.name, before % _MODULUS, min(remaining, _SLICE))
-                self.poll()
+                wait = partial(self._registers.wait, self.name, before % _MODULUS,
+                               min(remaining, _SLICE))
+                if not apart:
+                    wait()
+            if apart:
+                wait()
+            with self._lock:
+                if not reached():
+                    self.poll()
                 if reached():
                     return
                 stands = self._completed == before

@@ -4,6 +4,7 @@ import ctypes
 import os
 from ctypes import c_double, c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import replace
+from threading import Condition
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ class CpuTransport:
         The engine is not compiled, or memory or threads run out.
     """
 
-    name = "cpu"
+    name, waits_apart = "cpu", True
 
     def __init__(self, geometry: Any, threads: int):
         self.threads = threads
@@ -117,6 +118,7 @@ class CpuTransport:
                 f"{threads} threads: open it with fewer slots or threads")
         self._addresses = _Addresses(geometry.address_width)
         self._arrays: dict[int, np.ndarray] = {}
+        self._waits, self._left = 0, Condition()
 
     @property
     def _card(self) -> int:
@@ -153,11 +155,22 @@ class CpuTransport:
 
     def wait(self, queue: int, completed: int, timeout: float) -> None:
         """Sleep until the queue's COMPLETED differs, or more will not come without the host."""
-        self._library.card_wait(self._card, queue, completed, timeout)
+        with self._left:
+            card = self._opened  # None: another thread has closed it
+            self._waits += 1
+        try:
+            if card:
+                self._library.card_wait(card, queue, completed, timeout)
+        finally:
+            with self._left:
+                self._waits -= 1
+                self._left.notify_all()
 
     def close(self) -> None:
-        """End the card after the commands under way."""
-        card, self._opened = self._opened, None
+        """End the card after the commands under way and the calls of `wait`."""
+        with self._left:
+            card, self._opened = self._opened, None
+            self._left.wait_for(lambda: not self._waits)
         if card:
             self._library.card_close(card)
         self._arrays.clear()
