@@ -116,7 +116,7 @@ def _train(mode, options, cardinalities, learning, batches, parts, device=None):
     common = {
         "device": device, "mode": mode,
         "optimizer": options.optimizer, "lr": options.lr, "preset": options.preset,
-        "seed": options.seed,
+        "seed": options.seed, "workers": 0,
         "before": lambda stage, number: parts.switch(_STAGES.get(stage, stage))}
     if options.converted:
         bags = _Bags(cardinalities, options.dim)

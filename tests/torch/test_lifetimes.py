@@ -1,6 +1,7 @@
 """Threads and memory of a collection that nobody uses, and statistics that others read."""
 
 import gc
+import os
 import sys
 import threading
 import time
@@ -31,6 +32,53 @@ def test_a_collection_that_nobody_closes_gives_everything_back(workers):
         time.sleep(0.05)
     pytest.fail(f"{threading.active_count() - before} threads, "
                 f"{[each() is not None for each in held]} slots and tables are left")
+
+
+@pytest.mark.parametrize("device, cores, options, workers", [
+    (None, 2, {}, 1), (None, 64, {}, 1), (None, 1, {}, 0), (None, 2, {"workers": 0}, 0),
+    (None, 1, {"workers": 3}, 3), ("model", 2, {}, 0)])
+def test_stages_overlap_by_default_where_there_is_a_core(monkeypatch, device, cores, options,
+                                                         workers):
+    monkeypatch.setattr("hotrow.torch.store.opening.usable_cores", lambda: cores)
+    with HotEmbeddingBagCollection([TableConfig("t", 50, 8)], device, preset="tiny", seed=0,
+                                   **options) as collection:
+        assert collection.store.stages.workers == workers
+
+
+def in_a_child(call):
+    """The message of the error that a call raises in a child of this process, or 'none'."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            call()
+            message = "none"
+        except BaseException as error:
+            message = f"{type(error).__name__}: {error}"
+        os.write(write, message.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        message = pipe.read()
+    os.waitpid(child, 0)
+    return message
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("workers, expected", [
+    (1, "threads of this collection's stages are in its parent"),
+    (0, "the card's threads are in the process that opened it")])
+def test_a_child_of_the_process_refuses_to_train(workers, expected):
+    with HotEmbeddingBagCollection([TableConfig("t", 50, 8)], preset="tiny", workers=workers,
+                                   seed=0) as collection:
+        def train(first):
+            collection(torch.arange(first, first + 8).view(8, 1)).sum().backward()
+            collection.optimizer.step()
+
+        train(0)
+        assert expected in in_a_child(lambda: train(20))
+        train(20)  # and the parent trains on
 
 
 def test_statistics_are_read_while_workers_plan():

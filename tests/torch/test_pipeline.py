@@ -192,6 +192,49 @@ def test_figures_and_scalars():
     run.end()
 
 
+class SlowStages:
+    """A clock by which every stage of a collection takes 3 seconds, and nothing else any time."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def begin(self, *_):
+        self.now += 3.0
+
+
+def test_stall_has_the_stages_that_training_runs_itself():
+    clock = SlowStages()
+    run = Run(workers=0, before=clock.begin)
+    stages = run.collection.store.stages
+    stages.clock = clock
+    for ids, _ in loader():
+        run.collection.prefetch(ids)
+        run.collection(ids).sum().backward()
+        clock.now += 5.0  # of training
+        run.collection.optimizer.step()
+    count = run.collection.batches
+    figures = run.pipeline.figures
+    assert figures["stall"] == 4 * 3.0 * count
+    run.end()
+
+
+def test_stall_has_no_stages_that_ran_while_training_was_busy():
+    clock = SlowStages()
+    run = Run(workers=1, before=clock.begin)
+    stages, inserted = run.collection.store.stages, threading.Event()
+    stages.clock = clock
+    ids = next(iter(loader()))[0]
+    run.collection.prefetch(ids)
+    while stages.through("insert") < 1:
+        inserted.wait(0.001)
+    run.collection(ids)
+    assert clock.now == 4 * 3.0 and run.pipeline.figures["stall"] == 0.0
+    run.end()
+
+
 def test_popular_samples_train_while_the_others_rows_come():
     """Parts of a batch make one step, that of the whole batch."""
     happened = []

@@ -118,7 +118,7 @@ class CpuTransport:
                 f"{threads} threads: open it with fewer slots or threads")
         self._addresses = _Addresses(geometry.address_width)
         self._arrays: dict[int, np.ndarray] = {}
-        self._waits, self._left = 0, Condition()
+        self._waits, self._left, self._process = 0, Condition(), os.getpid()
 
     @property
     def _card(self) -> int:
@@ -154,7 +154,16 @@ class CpuTransport:
         del self._arrays[address]
 
     def wait(self, queue: int, completed: int, timeout: float) -> None:
-        """Sleep until the queue's COMPLETED differs, or more will not come without the host."""
+        """Sleep until the queue's COMPLETED differs, or more will not come without the host.
+
+        Raises
+        ------
+        RuntimeError
+            In a child of the process that opened the card.
+        """
+        if self._process != os.getpid():
+            raise RuntimeError("the card's threads are in the process that opened it, and not in "
+                               "this one, its child: open a card here")
         with self._left:
             card = self._opened  # None: another thread has closed it
             self._waits += 1
@@ -245,5 +254,11 @@ def default_slots() -> int:
 
 def default_threads() -> int:
     """Half of the cores that the process may use, without one; at least 1."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(max(1, ((cores or 1) - 1) // 2), _MOST_BY_DEFAULT)
+    return min(max(1, (usable_cores() - 1) // 2), _MOST_BY_DEFAULT)
+
+
+def usable_cores() -> int:
+    """Cores that the process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

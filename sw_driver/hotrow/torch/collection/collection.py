@@ -84,8 +84,11 @@ class HotEmbeddingBagCollection(nn.Module):
     cache_load_factor : float, optional
         Most slots per row of all tables; the collection uses the card's slots, or a half, a
         quarter, ... of them.
-    depth, look_ahead, workers, share, before
+    depth, look_ahead, share, before
         As in `CachedStore`.
+    workers : int, optional
+        Threads that run the stages of coming batches while one trains; with 0 the stages run when a
+        batch is used. By default 1 with a card in software and two cores or more, else 0.
     seed : int, optional
         Seed of the tables' contents, uniform in +-1/sqrt(rows); by default drawn from PyTorch's
         generator.
@@ -114,7 +117,7 @@ class HotEmbeddingBagCollection(nn.Module):
     def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
                  preset=None, policy=None, admission=False, cold="gathered",
                  bounds_check_mode="fatal", slots_device="cpu", cache_load_factor=None, depth=4,
-                 look_ahead=2, workers=0, share=1, before=None, seed=None, groups=None,
+                 look_ahead=2, workers=None, share=1, before=None, seed=None, groups=None,
                  is_weighted=False, initialise=True):
         super().__init__()
         if not self.several_ranks:

@@ -5,7 +5,7 @@ from functools import partial
 from ... import device as driver
 from ...contract.errors import Error
 from ...device import Device
-from ...transports.cpu import FEWEST_SLOTS, default_slots
+from ...transports.cpu import FEWEST_SLOTS, default_slots, usable_cores
 from .base import Store
 from .cached import CachedStore
 from .cold_pooling import ColdPooling
@@ -19,7 +19,7 @@ _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
 
 
 def open_store(groups, rule, memory, device, mode, preset, policy, admission, cold,
-               cache_load_factor, share, **stages) -> Store:
+               cache_load_factor, share, workers=None, **stages) -> Store:
     """The store of a mode; a device that is given by its transport closes with the store.
 
     Parameters
@@ -31,6 +31,8 @@ def open_store(groups, rule, memory, device, mode, preset, policy, admission, co
         As in `HotEmbeddingBagCollection`.
     share, **stages
         As in `CachedStore`.
+    workers : int, optional
+        Likewise; by default `default_workers`.
     """
     _check(mode, device, cold, memory)
     if mode == "resident":
@@ -47,12 +49,19 @@ def open_store(groups, rule, memory, device, mode, preset, policy, admission, co
         chosen = HotlinePolicy(device) if mode == "hotline" else LookAheadPolicy(
             device, policy or _POLICY[mode], admission)
         pooling = partial(ColdPooling, rule=rule) if cold == "pooled" else None
+        workers = default_workers(device) if workers is None else workers
         return CachedStore(groups, device, chosen, share=share, memory=memory, cold=pooling,
-                           owns_device=owned, **stages)
+                           owns_device=owned, workers=workers, **stages)
     except BaseException:
         if owned:
             device.close()
         raise
+
+
+def default_workers(device) -> int:
+    """1 where there is a core beside the trainer's and the driver waits for the device without its
+    lock, else 0."""
+    return int(device.registers.waits_apart and usable_cores() > 1)
 
 
 def _slots(groups):

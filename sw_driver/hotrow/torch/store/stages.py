@@ -1,6 +1,7 @@
 """A scheduler of stages that batches pass in order, on threads or on the caller's own."""
 
 import atexit
+import os
 import signal
 import threading
 import time
@@ -106,6 +107,13 @@ class Stages:
         for thread in self._threads:
             thread.join()
         self._threads = []
+
+    def leave(self):
+        """Refuse to run in a child of the process, where the threads are not."""
+        self.lock = threading.RLock()  # a thread of the parent may hold the other
+        self._bell, self._threads = _Bell(self.lock), []
+        self._failure = Error("the process forked, and the threads of this collection's stages "
+                              "are in its parent: train there, or open a collection here")
 
     def wake(self):
         """Make idle threads evaluate `can_run` again; the caller holds the lock."""
@@ -272,6 +280,16 @@ def deliver(pending):
 
 
 _OPEN: weakref.WeakSet[Stages] = weakref.WeakSet()  # stages with threads
+
+
+def _leave():
+    for stages in tuple(_OPEN):
+        stages.leave()
+    _OPEN.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave)
 
 
 @atexit.register
