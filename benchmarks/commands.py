@@ -108,6 +108,7 @@ def _moves(names, name, what):
     parser = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
     shared.add_device(parser, moves=True)
     own.add_moves(parser)
+    shared.add_engine_threads(parser)
     if name in BAGS:
         parser.add_argument("--bag", type=positive, default=20, help=BAGS[name])
     parser.set_defaults(run=run, measure=measure, trace=None)

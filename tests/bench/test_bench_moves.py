@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from hotrow.command.cli import main
+from hotrow.kernels.compiler import find_compiler
 from hotrow_rtl.config import PRESETS
 from hotrow_sim.litedram import dram_bytes
 
@@ -42,6 +43,19 @@ def test_figures_add_up(bench, row_bytes, move):
     for name, rate in result["cpu_rows_per_s"].items():
         assert result["ratio"][name] == pytest.approx(result["rows_per_s_projected"] / rate)
     assert not {"trace", "memory", "latency"} & result.keys()
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+@pytest.mark.parametrize("move", ["gather", "scatter", "pool", "update"])
+def test_the_machines_cores_claim_no_cycles(bench, monkeypatch, move):
+    monkeypatch.setattr(moves, "ROUNDS", 3)
+    code, result, _ = bench(move, *SMALL[1:], "--transport", "cpu", "--threads", 2, "--json")
+    assert code == 0 and result["agrees"] and result["threads"] == 2
+    assert result["rows_per_s"] == pytest.approx(result["rows"] / result["seconds"])
+    assert result["rows_per_s_core"] == pytest.approx(result["rows_per_s"] / 2)
+    for name, rate in result["cpu_rows_per_s"].items():
+        assert result["ratio"][name] == pytest.approx(result["rows_per_s"] / rate)
+    assert not {"cycles", "bytes_per_cycle", "ports", "clock_mhz"} & result.keys()
 
 
 @pytest.mark.parametrize("bag, rows, bags", [(1, 3000, 3000), (20, 3000, 150), (7, 2996, 428),

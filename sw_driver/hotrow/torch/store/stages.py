@@ -8,15 +8,16 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from ...contract.errors import Error
 
 _POLL_S = 0.2  # an idle worker looks again after this time, so that a lost wake-up cannot hang it
 
-# Without their conversions to enumerations.
-_get_handler: Any = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
-_set_handler: Any = getattr(signal.signal, "__wrapped__", signal.signal)
+# Without the conversions to enumerations of module `signal`, which take longer than the rest.
+_signal: Any = import_module("_signal")
+_SIGINT = int(signal.SIGINT)
 
 
 class Stage(NamedTuple):
@@ -256,7 +257,7 @@ def deferred_interrupt():
     pending: list = []
     handler: Any = None
     if threading.current_thread() is threading.main_thread():
-        handler = _get_handler(signal.SIGINT)
+        handler = _signal.getsignal(_SIGINT)
     if not callable(handler):
         yield pending
         return
@@ -266,11 +267,11 @@ def deferred_interrupt():
             handler(*arguments)
         pending.append((handler, arguments))
 
-    _set_handler(signal.SIGINT, defer)
+    _signal.signal(_SIGINT, defer)
     try:
         yield pending
     finally:
-        _set_handler(signal.SIGINT, handler)
+        _signal.signal(_SIGINT, handler)
 
 
 def deliver(pending):
