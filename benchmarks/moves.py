@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from hotrow.bench.options import device_of
+from hotrow.bench.options import device_of, engine_threads
 from hotrow.contract.errors import Error
 from hotrow.contract.geometry import preset
 from hotrow.memory.buffer import empty
