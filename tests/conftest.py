@@ -1,8 +1,11 @@
 """Ids of parametrized tests: values instead of the number of the case."""
 
+import gc
 import re
 
 LONGEST = 60
+# A design has many objects that live long: it elaborates in four fifths of the time.
+gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_make_parametrize_id(val):

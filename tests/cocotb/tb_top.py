@@ -16,8 +16,7 @@ from hotrow_sim.memory import Behaviour, MemoryModel
 from hotrow_sim.model import open_transport as open_model
 
 from tests.support.bare_host import BareHost
-from tests.support.cosim.memory_ports import read_responder, write_responder
-from tests.support.cosim.streams import reset
+from tests.support.cosim.memory_ports import read_responder, reset, write_responder
 from tests.support.cosim.transport import CosimTransport
 from tests.support.fuzz.player import differences, play
 from tests.support.fuzz.rounds import RoundSource

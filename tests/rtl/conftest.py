@@ -15,8 +15,9 @@ def pytest_collection_modifyitems(items):
     """Mark cases slow or long, so that the default tier has each value of each parameter.
 
     One case of a test is quick; further ones are slow where they have a value that no case before
-    them has, otherwise long: seeds, and combinations of values. Of a slow test, and of cases with a
-    wide bus, a sample is slow. A case whose own parameters are marked slow or long keeps that tier.
+    them has, otherwise long: seeds, and combinations of values. Of a slow test, and of a file's
+    cases with a wide bus, a sample is slow. A case whose own parameters are marked slow or long
+    keeps that tier.
     The names decide, so that a further case does not change the tier of existing ones.
     """
     quick, slow = defaultdict(list), defaultdict(list)
@@ -25,9 +26,11 @@ def pytest_collection_modifyitems(items):
             continue
         if any(mark.name in ("slow", "long") for mark in item.callspec.marks):
             continue
+        if item.get_closest_marker("long"):
+            continue
         if _wide(item):
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("long"):
+            slow[item.path].append(item)
             continue
         cases = slow if item.get_closest_marker("slow") else quick
         cases[item.path, item.cls, item.originalname].append(item)

@@ -1,4 +1,4 @@
-"""The memory model on the AXI4 buses of a design under cocotb.
+"""The reset of a design under cocotb, and the memory model on its AXI4 buses.
 
 The responders sample inputs at the falling edge, after all logic has settled, and drive outputs
 after the rising edge, as memory_model.hpp requires.
@@ -11,6 +11,14 @@ READ_OUTPUTS = ("arready", "rvalid", "rid", "rlast", "rresp")
 WRITE_INPUTS = ("awaddr", "awid", "awvalid", "awlen", "awsize", "awburst", "wstrb", "wvalid",
                 "wlast", "bready")
 WRITE_OUTPUTS = ("awready", "wready", "bvalid", "bid", "bresp")
+
+
+async def reset(dut, cycles=4):
+    """Assert the reset input for some clock cycles."""
+    dut.rst.value = 1
+    for _ in range(cycles):
+        await RisingEdge(dut.clk)
+    dut.rst.value = 0
 
 
 async def read_responder(dut, prefix, port):
