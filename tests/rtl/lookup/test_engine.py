@@ -38,6 +38,7 @@ NARROW = dataclasses.replace(TINY, name="narrow-bus", bus_bytes=8, lane_banks=1,
                              arithmetic=False, row_ports=1)
 SMALL = dataclasses.replace(NARROW, name="small", counter_sets=16, counter_ways=2,
                             directory_sets=32, window_beats=2)
+FEW = dataclasses.replace(SMALL, name="few", directory_choices=1, directory_partitions=1)
 ONE_LANE = dataclasses.replace(NARROW, name="one-lane", lookup_lanes=1)
 TABLES = 5  # registered; the others are not
 LAST_ROW = 99
@@ -353,14 +354,14 @@ SCENARIOS = (
 
 @pytest.mark.parametrize("config, gaps, pauses", [
     pytest.param(SMALL, STEADY, STEADY, id="small"),
-    pytest.param(ONE_LANE, RAGGED, RAGGED, id="one-lane"),
+    pytest.param(ONE_LANE, RAGGED, RAGGED, id="one-lane", marks=pytest.mark.long),
     pytest.param(TINY, RAGGED, RAGGED, id="tiny-ragged", marks=pytest.mark.long),
     pytest.param(ONE_CHOICE, STEADY, RAGGED, id="one-choice", marks=pytest.mark.long),
     pytest.param(NARROW, RAGGED, STEADY, id="narrow-bus", marks=pytest.mark.long)])
-def test_scenarios(config, gaps, pauses):
+def test_scenarios(config, gaps, pauses, scenarios=SCENARIOS):
     """One after the other, on one engine; counters and directory are cleared in between."""
     script = Script(config, gaps, pauses)
-    for seed, scenario in enumerate(SCENARIOS):
+    for seed, scenario in enumerate(scenarios):
         script.scenario = scenario.__name__
         scenario(script, np.random.default_rng(seed))
         script.clear_counters()
@@ -369,8 +370,13 @@ def test_scenarios(config, gaps, pauses):
 
 
 @pytest.mark.slow
+def test_half_of_the_scenarios_on_one_lane():
+    test_scenarios(ONE_LANE, RAGGED, RAGGED, SCENARIOS[1::2])
+
+
+@pytest.mark.slow
 def test_directory_of_one_table_overflows():
-    script = Script(ONE_CHOICE)
+    script = Script(FEW)
     rows = np.stack([np.arange(80), np.full(80, 4)], axis=1)
     script.list(Opcode.INSTALL, rows)
     assert script.wanted[-1]["refused"] > 10
@@ -383,7 +389,7 @@ def test_directory_of_one_table_overflows():
 
 @pytest.mark.slow
 def test_restart_drops_the_command_and_keeps_the_directory():
-    rng, script = np.random.default_rng(3), Script(TINY)
+    rng, script = np.random.default_rng(3), Script(SMALL)
     rows = np.stack([np.arange(20), np.zeros(20)], axis=1)
     script.list(Opcode.INSTALL, rows)
     script.split(np.arange(30) * 7 % 22, 30, 1)
@@ -403,7 +409,7 @@ def test_restart_drops_the_command_and_keeps_the_directory():
 
 @pytest.mark.slow
 def test_restart_in_lists_and_scans():
-    rng, script = np.random.default_rng(4), Script(TINY)
+    rng, script = np.random.default_rng(4), Script(SMALL)
     rows = random_rows(rng, 30)
     script.observe(rows[:, 0], 30, 1, first=1)
     harvest = {"opcode": Opcode.HARVEST, "count": 8, "threshold": 1,
@@ -418,7 +424,7 @@ def test_restart_in_lists_and_scans():
 
 @pytest.mark.parametrize("config, latency", [
     pytest.param(TINY, 3, marks=pytest.mark.long),
-    pytest.param(ONE_CHOICE, 20, marks=pytest.mark.slow),
+    pytest.param(FEW, 20, marks=pytest.mark.slow),
     pytest.param(WIDE, 3, marks=pytest.mark.long), (ONE_LANE, 3)],
     ids=lambda value: getattr(value, "name", value))
 def test_cycles_agree_with_the_model(config, latency):

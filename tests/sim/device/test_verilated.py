@@ -5,7 +5,6 @@ import ctypes
 import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import Opcode, Status
-from hotrow_sim.memory import SLVERR
 
 from tests.support.bare_host import BareHost, aligned
 
@@ -64,31 +63,6 @@ def test_equal_seeds_give_equal_cycles(open_sim, make_card):
         return done["start"], done["end"]
 
     assert cycles(1) == cycles(1) != cycles(2)
-
-
-@pytest.mark.parametrize("port, queue, command", [
-    ("list", "lookup", {"opcode": Opcode.OBSERVE}),
-    ("row_read", "move", {"opcode": Opcode.GATHER}),
-    ("row_write", "move", {"opcode": Opcode.GATHER}),
-])
-def test_a_slave_error_on_one_beat(open_sim, make_card, port, queue, command):
-    """SLVERR on one beat: the completion reports it, the other rows move."""
-    card = make_card(open_sim(latency=8))
-    if port == "list":
-        operands = {**command, "source": card.put(np.arange(16, dtype=np.uint32)), "count": 16,
-                    "samples": 16, "table_count": 1}
-        card.transport.fail_range("list", card.addresses[10] + 16, 1, SLVERR)
-        expected, count = 4, ("lookups", 16 - card.transport.config.bus_bytes // 4)
-    else:
-        operands = gather(card)
-        handle, at = (8, 64 * 3) if port == "row_read" else (11, 64 * 3)
-        for name in ports(card, port):
-            card.transport.fail_range(name, card.addresses[handle] + at, 1, SLVERR)
-        expected, count = 3, ("entries", 19)
-    done = card.run(queue, **operands)
-    assert (done["status"], done["error_index"]) == (Status.SLVERR, expected)
-    assert done[count[0]] == count[1]
-    assert card.run(queue, opcode=Opcode.NOP)["status"] == Status.OK
 
 
 @pytest.mark.parametrize("port", ["row_read", "row_write"])
