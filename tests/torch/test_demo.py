@@ -80,6 +80,10 @@ def test_demo_on_the_hardware_is_the_software_to_the_bit(capsys):
     result = json.loads(out)
     assert code == 0 and result["transport"] == "sim" and result["answers_equal"] is True
     assert result["hit_rate"] == result["software"]["hit_rate"]
+
+
+@pytest.mark.long
+def test_demo_on_the_hardware_says_whose_figures_they_are(capsys):
     code, shown, _ = demo(capsys, *QUICK)
     assert code == 0 and "the hardware's own counters" in shown
 
