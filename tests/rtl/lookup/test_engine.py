@@ -424,7 +424,7 @@ def test_restart_in_lists_and_scans():
 
 @pytest.mark.parametrize("config, latency", [
     pytest.param(TINY, 3, marks=pytest.mark.long),
-    pytest.param(FEW, 20, marks=pytest.mark.slow),
+    pytest.param(ONE_CHOICE, 20, marks=pytest.mark.long),
     pytest.param(WIDE, 3, marks=pytest.mark.long), (ONE_LANE, 3)],
     ids=lambda value: getattr(value, "name", value))
 def test_cycles_agree_with_the_model(config, latency):
