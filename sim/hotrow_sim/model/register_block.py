@@ -163,6 +163,11 @@ class RegisterBlock:
         number = self.stored["TABLE_NUMBER"]
         self.device.tables.pop(number, None)
         if value & TableCommitBits.VALID:
+            # More parts than the directory has count as one.
+            parts_log2 = self._field("TABLE_PARTITION", TablePartitionBits.PARTS_LOG2) & 7
+            if 1 << parts_log2 > self.device.config.directory_partitions:
+                parts_log2 = 0
+            part = self._field("TABLE_PARTITION", TablePartitionBits.PART)
             self.device.tables[number] = Table(
                 last_row=min(self.stored["TABLE_LAST_ROW"],
                              (1 << self.device.config.row_width) - 1),
@@ -172,8 +177,7 @@ class RegisterBlock:
                 state=self._wide("TABLE_STATE"),
                 state_bytes=self._field("TABLE_FORMAT", TableFormatBits.STATE_BYTES) & 0x3C,
                 type=self._field("TABLE_FORMAT", TableFormatBits.TYPE),
-                parts_log2=self._field("TABLE_PARTITION", TablePartitionBits.PARTS_LOG2) & 7,
-                part=self._field("TABLE_PARTITION", TablePartitionBits.PART) & 63)
+                parts_log2=parts_log2, part=part & (1 << parts_log2) - 1)
 
     def _field(self, name, field):
         return extract(field, self.stored[name])

@@ -33,7 +33,7 @@ from ..bare_host import aligned
 from .commands import ADDRESSES, CommandSource
 from .sessions import Mismatch, command_line, run_sessions
 from .setup import FILL, LISTS, SHORT_REGION, UNREGISTERED, WRITABLE, FuzzHost, make_setup
-from .soak import _rough
+from .soak import rough_memory
 
 CARDS = ("tiny", "ecp5")  # the least geometry, and that of the boards
 ROUNDS, RINGS_LOG2 = 40, 4
@@ -88,12 +88,9 @@ def hostile(accesses, seed=0, card=None, rounds=ROUNDS, open_device=None,
 
 
 def _session(name, rounds, open_device, seed, tally):
-    from hotrow_sim.verilated.transport import port_names
-
     name = name or CARDS[seed % len(CARDS)]
     rng, config = np.random.default_rng([seed, 2]), preset(name)
-    behaviours = {name: _rough(rng) for name in port_names(config)}
-    device = open_device(config=config, behaviour=behaviours)
+    device = open_device(config=config, behaviour=rough_memory(rng, config))
     card = _Card(device, config, rng)
     for number in range(rounds):
         device.restart_trace()

@@ -5,9 +5,9 @@ tracks from the results alone which batch needs which slot: no row that a batch 
 retirement needs may be evicted. A session draws its tables, skew and window from its seed:
 
     python -m tests.support.fuzz.plan_soak --lookups 10000000
-    python -m tests.support.fuzz.plan_soak --seed 17 --lookups 1
+    python -m tests.support.fuzz.plan_soak --card tiny --seed 17 --lookups 1
 
-The second command repeats one session; a failure prints its seed.
+The second command repeats one session; a failure prints its card and seed.
 """
 
 import sys
@@ -34,7 +34,8 @@ from .sessions import Mismatch, command_line, run_sessions
 
 BATCHES = 400  # of a session
 SAMPLES = 600  # of a batch, at most
-CARDS = (preset("tiny"), STARVED)
+CARDS = {card.name: card for card in (preset("tiny"), STARVED, preset("ecp5"))}
+USUAL = "tiny", "starved"
 WEIGHTS, LISTS, FIRST_RESULT = 8, 9, 10  # handles
 STRIDE = 16
 
@@ -130,7 +131,8 @@ class Holds:
         return bool(sound)
 
 
-def soak(lookups, seed=0, batches=BATCHES, open_device=None, say=lambda text: None) -> Tally:
+def soak(lookups, seed=0, batches=BATCHES, card=None, open_device=None,
+         say=lambda text: None) -> Tally:
     """Run sessions until `lookups` lookups have been planned.
 
     Parameters
@@ -140,6 +142,8 @@ def soak(lookups, seed=0, batches=BATCHES, open_device=None, say=lambda text: No
         Of the first session.
     batches : int
         Of a session.
+    card : str, optional
+        One of `CARDS`; by default the seed of a session selects one of `USUAL`.
     open_device : callable, optional
         Called with `config`; default the Verilated device.
     say : callable
@@ -152,23 +156,24 @@ def soak(lookups, seed=0, batches=BATCHES, open_device=None, say=lambda text: No
     if open_device is None:
         from hotrow_sim.verilated.transport import open_transport as open_device
 
-    return run_sessions(lambda seed, tally: _Session(seed, open_device, tally, batches).run(),
-                        Tally(), "lookups", lookups, seed, say)
+    return run_sessions(
+        lambda seed, tally: _Session(card, seed, open_device, tally, batches).run(),
+        Tally(), "lookups", lookups, seed, say)
 
 
 class _Session:
     """The batches of one seed on device and model."""
 
-    def __init__(self, seed, open_device, tally, batches):
+    def __init__(self, card, seed, open_device, tally, batches):
         self.seed, self.tally, self.batches = seed, tally, batches
         self.rng = rng = np.random.default_rng([seed, 7])
-        self.config = config = CARDS[seed % len(CARDS)]
+        self.config = config = CARDS[card or USUAL[seed % len(USUAL)]]
         scale, skew = config.slots * float(rng.choice([1, 4, 16])), float(rng.choice([1, 2, 4]))
         rows = [max(2, int(scale * share)) for share in (0.6, 0.3, 0.1)]
         self.past, self.future = (
             int(rng.integers(min(3, config.sweep_batches // 2))) for _ in range(2))
         self.policy = PlanFlag.POLICY_LOW * PlanPolicy(int(rng.integers(len(PlanPolicy))))
-        most = int(rng.choice([config.slots // 8, config.slots // 2, SAMPLES]))
+        most = min(SAMPLES, int(rng.choice([config.slots // 8, config.slots // 2, SAMPLES])))
         self.ids = [(np.array(rows) * rng.random((int(rng.integers(1, most + 1)), 3)) ** skew
                      ).astype(np.int64) for _ in range(batches)]
         self.device = open_device(config=config)
@@ -223,10 +228,12 @@ class _Session:
     def _require(self, condition, what, *seen):
         if not condition:
             self.device.close()
-            raise Mismatch("plan_soak", {"seed": self.seed, "lookups": 1}, f"{what}: {seen}")
+            raise Mismatch("plan_soak", {"card": self.config.name, "seed": self.seed, "lookups": 1},
+                           f"{what}: {seen}")
 
 
-main = partial(command_line, soak, "plan_soak", "lookups", 10_000_000, __doc__)
+main = partial(command_line, soak, "plan_soak", "lookups", 10_000_000, __doc__,
+               card=list(CARDS))
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -25,8 +25,10 @@ class Mismatch(AssertionError):
     def __init__(self, name, options, what):
         seed = options["seed"]
         choices = " ".join(f"--{option} {value}" for option, value in options.items())
-        super().__init__(f"seed {seed}: {what}\nrepeat, with a waveform of the round, by: python "
-                         f"-m {__package__}.{name} {choices} --waveform {name}-{seed}.vcd")
+        self.what = f"seed {seed}: {what}"
+        self.command = f"python -m {__package__}.{name} {choices}"
+        super().__init__(f"{self.what}\nrepeat, with a waveform of the round, by: {self.command} "
+                         f"--waveform {name}-{seed}.vcd")
 
 
 def run_sessions(session, tally, unit, target, seed=0, say=lambda text: None):
@@ -78,11 +80,20 @@ def command_line(soak, name, unit, target, doc, arguments=None, **choices):
                                      description=doc.split(":")[0] + ".")
     parser.add_argument(f"--{unit}", type=int, default=target, help="least total of all sessions")
     parser.add_argument("--seed", type=int, default=0, help="of the first session")
+    parser.add_argument("--transport", choices=("sim", "cpu"), default="sim",
+                        help="the Verilated card, or the card in software")
     parser.add_argument("--waveform", help="file, .vcd, for the signals of the last round")
     for option, values in choices.items():
         parser.add_argument(f"--{option}", choices=values, help="default all")
     options = vars(parser.parse_args(arguments))
-    if trace := options.pop("waveform"):
+    trace, software = options.pop("waveform"), options.pop("transport") == "cpu"
+    if software and trace:
+        parser.error("--waveform records the Verilated card: leave out --transport cpu")
+    if software:
+        from .software import SoftwareCard
+
+        options["open_device"] = SoftwareCard
+    elif trace:
         from hotrow_sim.verilated.transport import open_transport
 
         options["open_device"] = partial(open_transport, trace=trace)
@@ -90,6 +101,7 @@ def command_line(soak, name, unit, target, doc, arguments=None, **choices):
         print(soak(options.pop(unit), options.pop("seed"), **options,
                    say=lambda text: print(text, file=sys.stderr, flush=True)))
     except Mismatch as wrong:
-        print(wrong, file=sys.stderr)
+        print(f"{wrong.what}\nrepeat by: {wrong.command} --transport cpu" if software else wrong,
+              file=sys.stderr)
         return 1
     return 0

@@ -36,7 +36,8 @@ class Setup:
 def make_setup(rng, config: Config):
     """Draw buffers and tables.
 
-    Tables 0 to 2 and 4 to 7 are valid; 3 is not registered; 8 has 2**32 rows; 9 has no weights, 10
+    Tables 0 to 2 and 4 to 7 are valid, 6 has a part beyond the parts of the directory, and 7 more
+    parts than the directory; 3 is not registered; 8 has 2**32 rows; 9 has no weights, 10
     too few, 11 rows that are too long, 12 no state. The rows of 13 extend beyond readable memory,
     those of 14 beyond writable memory, and those of 15 are in read-only memory.
     """
@@ -63,6 +64,8 @@ def make_setup(rng, config: Config):
     def change(number, **changed):
         tables[number] = Table(**{**vars(tables[number]), **changed})
 
+    change(6, part=0xFF)
+    change(7, parts_log2=0xFF, part=0xFF)
     change(8, last_row=0xFFFF_FFFF)
     change(9, weights=packed_address(UNREGISTERED, 0))
     change(10, last_row=299, weights=packed_address(WEIGHTS, SIZES[WEIGHTS] - 1600))

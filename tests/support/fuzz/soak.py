@@ -33,7 +33,7 @@ MOVES = ("gather", "gather", "gather", "scatter", "scatter", "scatter", "copy", 
 TINY = preset("tiny")
 WIDE = replace(TINY, name="wide", bus_bytes=64, row_ports=4, outstanding=16, directory_sets=256,
                miss_entries=512, row_bytes=4096)
-CARDS = {card.name: card for card in (TINY, WIDE)}
+CARDS = {card.name: card for card in (TINY, WIDE, preset("ecp5"))}
 TINY_SHARE = 3  # of 4 sessions; the wide card simulates more slowly
 SHOWN = 20  # differences
 
@@ -79,7 +79,7 @@ def soak(rows, seed=0, rounds=ROUNDS, card=None, open_device=None, say=lambda te
     rounds : int
         Of a session; a round is at most a ring of commands.
     card : str, optional
-        One of `CARDS`; by default the seed of a session selects it.
+        One of `CARDS`; by default the seed of a session selects tiny or wide.
     open_device : callable, optional
         Called with `config` and `behaviour`, by port; default the Verilated device.
     say : callable
@@ -98,11 +98,9 @@ def soak(rows, seed=0, rounds=ROUNDS, card=None, open_device=None, say=lambda te
 
 def _session(rounds, card, open_device, seed, tally):
     """Play the rounds of one seed on the device and on the model."""
-    from hotrow_sim.verilated.transport import port_names
-
     rng = np.random.default_rng([seed, 1])
     config = CARDS[card] if card else (TINY if seed % 4 < TINY_SHARE else WIDE)
-    behaviours = {name: _rough(rng) for name in port_names(config)}
+    behaviours = rough_memory(rng, config)
     setup = make_setup(rng, config)
     device = open_device(config=config, behaviour=behaviours)
     hosts = [FuzzHost(transport, setup, RINGS_LOG2)
@@ -126,8 +124,14 @@ def _session(rounds, card, open_device, seed, tally):
     device.close()
 
 
+def rough_memory(rng, config):
+    """Memory by name of the port: stalls on all channels, reordered and interleaved responses."""
+    from hotrow_sim.verilated.transport import port_names
+
+    return {name: _rough(rng) for name in port_names(config)}
+
+
 def _rough(rng):
-    """Behaviour with stalls on all channels, and reordered and interleaved responses."""
     return Behaviour(
         latency=int(rng.choice([1, 3, 9, 30])), jitter=int(rng.choice([0, 5, 40])),
         outstanding=int(rng.choice([0, 0, 0, 2])), out_of_order=True,

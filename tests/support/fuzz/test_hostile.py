@@ -7,6 +7,7 @@ from hotrow_rtl.contract.encoding import Status
 from hotrow_sim.model import Device as Model
 
 from tests.support.fuzz.hostile import LEGAL, Mismatch, hostile, main
+from tests.support.fuzz.software import SoftwareCard
 
 
 class Stub(Model):
@@ -25,8 +26,9 @@ class Stub(Model):
 
 
 @pytest.mark.parametrize("card", ["tiny", "ecp5"])
-def test_the_model_stays_within_bounds(card):
-    tally = hostile(6000, card=card, open_device=Stub)
+@pytest.mark.parametrize("device", [Stub, SoftwareCard])
+def test_model_and_software_stay_within_bounds(card, device):
+    tally = hostile(6000, card=card, open_device=device)
     assert tally.sessions > 1 and tally.doorbells > 100
     assert {"OK", "REGION", "BAD_OPCODE"} <= set(tally.status)
 

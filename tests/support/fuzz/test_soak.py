@@ -8,6 +8,7 @@ from hotrow_sim.model import Device as Model
 from tests.support.fuzz import sessions
 from tests.support.fuzz.setup import RESULTS, SIZES, WEIGHTS
 from tests.support.fuzz.soak import Mismatch, soak
+from tests.support.fuzz.software import SoftwareCard
 
 ROWS = 15_000
 
@@ -42,6 +43,11 @@ class Stub(Model):
 
 def test_a_correct_device_passes():
     assert soak(500, rounds=2, open_device=Stub).rows >= 500
+
+
+@pytest.mark.parametrize("card", ["tiny", "wide", "ecp5"])
+def test_the_software(card):
+    assert soak(500, rounds=2, card=card, open_device=SoftwareCard).rows >= 500
 
 
 def test_a_seed_repeats_its_soak():

@@ -233,8 +233,10 @@ void Card::commit_table(bool valid) {
     table.state = wide(HOTROW_REG_TABLE_STATE_LOW);
     table.state_bytes = format & 0x3C;
     table.type = format >> 8 & 3;
+    // More parts than the directory has count as one.
     table.parts_log2 = partition & 7;
-    table.part = partition >> 8 & 63;
+    if (uint64_t{1} << table.parts_log2 > geometry_.directory_partitions) table.parts_log2 = 0;
+    table.part = partition >> 8 & low_bits(table.parts_log2);
     tables_.set(number, table);
 }
 
