@@ -1,8 +1,9 @@
 """Embedding tables of any size as a PyTorch module: `HotEmbeddingBagCollection`."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from copy import copy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import torch
@@ -131,16 +132,19 @@ class HotEmbeddingBagCollection(nn.Module):
         check_fits(self.tables, rule, device, preset, share)
         existing, groups = groups, groups or group_tables(self.tables, rule)
         self.layout = FeatureLayout(self.tables, groups, bounds_check_mode, is_weighted)
-        self.store: Store = open_store(
-            groups, rule, memory, device, mode, preset, policy, admission, cold, cache_load_factor,
-            share, depth=depth, look_ahead=look_ahead, workers=workers, before=before)
-        drawn = existing is None and initialise
-        by_configs = drawn and seed is None and self._torchrec.draw
-        if drawn and not by_configs:
-            generator = torch.Generator().manual_seed(drawn_seed() if seed is None else seed)
-            for group in groups:
-                group.tables.initialise(generator)
         self.contents = TableContents(groups)
+        with ExitStack() as undo:
+            for group in groups:
+                undo.callback(group.tables.discard)
+            self.store: Store = open_store(
+                groups, rule, memory, device, mode, preset, policy, admission, cold,
+                cache_load_factor, share, depth=depth, look_ahead=look_ahead, workers=workers,
+                before=before)
+            if existing is None and initialise:
+                self._draw(groups, seed)
+            for group in groups:
+                group.tables.filled()
+            undo.pop_all()
         self._gradients = GradientStage(groups, memory, cold == "pooled")
         self._dtype = torch.float32  # of results
         self._no_rows, self.calls = torch.zeros(0, dtype=torch.float32), BagCalls()
@@ -153,8 +157,17 @@ class HotEmbeddingBagCollection(nn.Module):
         self._trained, self.saved = TrainedBatches(self), SavedState(self.tables, self.contents)
         self._writes = TableWrites(self, groups)
         self.optimizer = RowOptimizer(self, rule)
-        if by_configs:
-            self.reset_parameters()
+
+    def _draw(self, groups, seed):
+        """Draw the rows of tables that have no contents."""
+        if seed is None and self._torchrec.draw:
+            for name, weights in self._torchrec.drawn(
+                    config for config in self.tables if not self.contents.exists(config.name)):
+                self.contents.assign(name, weights)
+            return
+        generator = torch.Generator().manual_seed(drawn_seed() if seed is None else seed)
+        for group in groups:
+            group.tables.initialise(generator)
 
     @outside_compile
     def forward(self, inputs=None, offsets=None, per_sample_weights=None, *, features=None):
@@ -598,8 +611,17 @@ class HotEmbeddingBagCollection(nn.Module):
             self.contents.assign(name, weights)
 
     def close(self):
-        """Write back, end the threads, and close a device that the collection opened."""
-        self.store.close()
+        """Write back, end the threads, and close a device that the collection opened.
+
+        The files of tables are on the disk then, and others may open them.
+        """
+        complete = False
+        try:
+            self.store.close()
+            complete = True
+        finally:
+            for group in self.store.groups:
+                group.tables.close(complete)
 
     def __enter__(self):
         return self
@@ -615,6 +637,7 @@ class HotEmbeddingBagCollection(nn.Module):
 
 def _resident_copy(tables, rule, options, contents, training, trains, dtype, id_maps=None):
     """A collection without a card, with the contents of another one."""
+    tables = [replace(config, path=None) for config in tables]
     copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), initialise=False,
                                        **options)
     for name, (weights, state) in contents.items():

@@ -23,6 +23,11 @@ class TableContents:
         group, local = self.locate(name)
         return self._groups[group].tables.table(local)
 
+    def exists(self, name):
+        """Whether the table is in a file that existed."""
+        group, local = self.locate(name)
+        return self._groups[group].tables.has_contents(local)
+
     def assign(self, name, weights=None, state=None):
         """Write one table, or its first rows, while no slot holds a row of it."""
         for here, given in zip(self.table(name), (weights, state), strict=True):

@@ -42,11 +42,12 @@ class TorchRecTables:
             self._configs = [torchrec_config(config) for config in self._tables]
         return self._configs
 
-    def drawn(self):
-        """Yield each table's name and initial rows, of its `init_fn` or uniform in
-        +-1/sqrt(rows), by PyTorch's generator."""
-        for number, config in enumerate(self._tables):
-            draw = self._configs and getattr(self._configs[number], "init_fn", None)
+    def drawn(self, tables=None):
+        """Yield the names of some tables, by default of all, and their initial rows, of a config's
+        `init_fn` or uniform in +-1/sqrt(rows), by PyTorch's generator."""
+        for config in self._tables if tables is None else tables:
+            draw = self._configs and getattr(
+                self._configs[self._tables.index(config)], "init_fn", None)
             weights = torch.empty(config.num_embeddings, config.embedding_dim,
                                   dtype=torch.float32)
             bound = config.num_embeddings**-0.5

@@ -1,5 +1,6 @@
 """The tables of a collection, and groups of tables that share an array."""
 
+import os
 from dataclasses import dataclass
 
 import torch
@@ -37,6 +38,9 @@ class TableConfig:
         With "any", when an id gets a row; by default at its first lookup.
     expiry : Expiry, optional
         With "any", when an id loses its row; by default never.
+    path : str or os.PathLike, optional
+        File that holds the rows and the optimizer's state of each. A file that exists keeps its
+        rows; else it is made. By default the table is in memory.
 
     Raises
     ------
@@ -52,6 +56,7 @@ class TableConfig:
     ids: str = "rows"
     admission: LeastCount | Probability | None = None
     expiry: Expiry | None = None
+    path: str | None = None
 
     def __post_init__(self):
         if isinstance(self.feature_names, str):
@@ -71,6 +76,11 @@ class TableConfig:
             raise Error(f"table {self.name!r}: ids are 'rows' or 'any', not {self.ids!r}")
         if self.ids == "rows" and (self.admission or self.expiry):
             raise Error(f"table {self.name!r}: admission and expiry need ids='any'")
+        if self.path is not None:
+            object.__setattr__(self, "path", os.fspath(self.path))
+            if self.ids != "rows":
+                raise Error(f"table {self.name!r}: a file holds rows and not the ids that have "
+                            f"them: leave path out, or ids={self.ids!r}")
         if "." in self.name:
             raise Error(f"the name {self.name!r} of a table may not hold a dot: it is part of the "
                         f"keys of state_dict()")
@@ -115,6 +125,14 @@ def check_tables(configs):
     for name in names:
         if names.count(name) > 1:
             raise TableNameError(f"there are {names.count(name)} tables named {name!r}")
+    owners: dict[str, str] = {}  # table by path
+    for config in configs:
+        if config.path is None:
+            continue
+        other = owners.setdefault(os.path.realpath(config.path), config.name)
+        if other != config.name:
+            raise Error(f"tables {other!r} and {config.name!r} have one path, {config.path!r}: "
+                        f"give each table a file of its own")
     unpooled = [config for config in configs if config.pooling == "none"]
     if unpooled and len(unpooled) < len(configs):
         raise Error(f"table {unpooled[0].name!r} is not pooled, and others are: make one "
@@ -143,13 +161,13 @@ class TableGroup:
     tables : EmbeddingTables
         Of the group, in the order of `numbers`.
     whole_rows : callable
-        From flat rows int64[n] to those of whole tables, if the group is one rank's part of them.
+        From flat rows int64[n] to those of whole tables in memory, which number the random bits
+        of rounding.
     """
 
     def __init__(self, numbers, configs, rule, tables=None):
         self.numbers = tuple(numbers)
         self.configs = tuple(configs[number] for number in numbers)
-        self.whole_rows = lambda flat: flat
         first = self.configs[0]
         if rule.state == "element" and first.dtype != torch.float32:
             raise Error(f"table {first.name!r}: {rule.name} keeps a number beside every element, "
@@ -157,7 +175,10 @@ class TableGroup:
         self.tables = tables or EmbeddingTables(
             [config.num_embeddings for config in self.configs], first.embedding_dim,
             rule.initial if rule.state else None, rule.state, first.dtype,
-            columns=rule.columns(first.embedding_dim) or None)
+            columns=rule.columns(first.embedding_dim) or None,
+            paths=[config.path for config in self.configs],
+            names=[config.name for config in self.configs], optimizer=rule.name)
+        self.whole_rows = self.tables.whole_rows
 
     @property
     def kind(self):
@@ -169,4 +190,11 @@ def group_tables(configs, rule):
     kinds: dict[tuple[int, torch.dtype], list[int]] = {}
     for number, config in enumerate(configs):
         kinds.setdefault((config.embedding_dim, config.dtype), []).append(number)
-    return [TableGroup(numbers, configs, rule) for numbers in kinds.values()]
+    groups: list[TableGroup] = []
+    try:
+        groups.extend(TableGroup(numbers, configs, rule) for numbers in kinds.values())
+    except BaseException:
+        for group in groups:
+            group.tables.discard()
+        raise
+    return groups

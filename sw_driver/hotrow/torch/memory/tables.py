@@ -1,15 +1,18 @@
-"""Embedding tables of one kind of row in host memory, in one array that all of them share."""
+"""Embedding tables of one kind of row in host memory, or in files that are mapped there, in one
+array that all of them share."""
 
 import hashlib
-from itertools import pairwise
 
 import numpy as np
 import torch
 
+from ...contract.errors import Error
 from ...operands.results import RowList
 from .rows import RowKind
+from .table_file import FILE_ALIGNMENT, TableFile, mapped_rows
 
 ALIGNMENT = 16  # rows: each table, and its 4 bytes of state per row, starts on a 64-byte boundary
+_CHUNK = 1 << 16  # rows of a digest's step: copies of their parts take little memory
 
 
 class EmbeddingTables:
@@ -32,6 +35,12 @@ class EmbeddingTables:
         As in `RowKind`.
     device : torch device
         "meta" for tables that number flat rows and have no contents.
+    paths : sequence of str or None, optional
+        File of each table that lies in one.
+    names : sequence of str, optional
+        Of the tables, with `paths`.
+    optimizer : str
+        Name of the rule whose state the tables have, with `paths`.
 
     Attributes
     ----------
@@ -40,20 +49,57 @@ class EmbeddingTables:
         By flat row.
     first : int64[T]
         Flat row of each table's row 0.
+    files : list of TableFile or None
+        Of each table.
+    spans : int64[files, 2] or None
+        First flat row, and the one after the last, of each table in a file; None without any.
+
+    Raises
+    ------
+    Error
+        A file cannot hold its table, as `TableFile` says.
     """
 
     def __init__(self, cardinalities, dim, initial_state=None, state="row", dtype=torch.float32,
-                 device="cpu", columns=None):
+                 device="cpu", columns=None, paths=None, names=(), optimizer=""):
         self.cardinalities, self.dim = tuple(cardinalities), dim
-        padded = [-(-rows // ALIGNMENT) * ALIGNMENT for rows in self.cardinalities]
+        in_files = any(paths or ())
+        padded = self._padded(FILE_ALIGNMENT if in_files else ALIGNMENT)
         self.first = np.cumsum([0, *padded[:-1]])
         self.kind = RowKind(dim, None if initial_state is None else state, dtype, columns)
-        self.rows = self.kind.allocate(sum(padded), device)
+        self.files: list[TableFile | None] = [None] * len(padded)
+        self.spans = None
+        if in_files:
+            self._open_files(paths, names, optimizer, padded)
+        else:
+            self.rows = self.kind.allocate(sum(padded), device)
         if initial_state is not None:
-            self.rows.state.fill_(initial_state)
+            for number, count in enumerate(padded):
+                if not self.has_contents(number):
+                    first = self.first[number]
+                    self.rows.state[first:first + count].fill_(initial_state)
+
+    def _padded(self, alignment):
+        """Rows of each table, with those up to the next table: list of int."""
+        return [-(-rows // alignment) * alignment for rows in self.cardinalities]
+
+    def _open_files(self, paths, names, optimizer, padded):
+        try:
+            for number, path in enumerate(paths):
+                if path is not None:
+                    self.files[number] = TableFile(path, names[number], self.cardinalities[number],
+                                                   self.kind, optimizer)
+            self.rows = mapped_rows(self.kind, padded, self.files)
+        except BaseException:
+            self.discard()
+            raise
+        self.spans = torch.tensor([
+            [first, first + count] for first, count, file in zip(
+                self.first, padded, self.files, strict=True) if file is not None])
 
     def initialise(self, generator):
-        """Uniform in +-1/sqrt(rows), table after table, as DLRM starts its embeddings.
+        """Uniform in +-1/sqrt(rows), table after table, as DLRM starts its embeddings; rows of a
+        file that existed stay.
 
         Parameters
         ----------
@@ -62,17 +108,67 @@ class EmbeddingTables:
         """
         if isinstance(generator, int):
             generator = torch.Generator().manual_seed(generator)
-        ends = [*self.first, len(self.rows.weights)]
-        for (start, end), rows in zip(pairwise(ends), self.cardinalities, strict=True):
-            bound = rows**-0.5
-            self.rows.weights[start:end].uniform_(-bound, bound, generator=generator)
+        # The padding of tables in memory, also in files: it takes random numbers.
+        for number, padded in enumerate(self._padded(ALIGNMENT)):
+            if not self.has_contents(number):
+                first, bound = self.first[number], self.cardinalities[number]**-0.5
+                self.rows.weights[first:first + padded].uniform_(-bound, bound,
+                                                                 generator=generator)
         return self
+
+    def whole_rows(self, flat):
+        """Flat rows int64[n] as tables in memory number them."""
+        if self.spans is None or len(self.first) == 1:
+            return flat
+        shift = np.cumsum([0, *self._padded(ALIGNMENT)[:-1]]) - self.first
+        return flat + torch.from_numpy(shift[self.locate(flat).table])
+
+    def has_contents(self, number):
+        """Whether a table is in a file whose rows have contents."""
+        file = self.files[number]
+        return file is not None and file.filled
+
+    def filled(self):
+        """Record that the rows of all files have contents."""
+        for file in self._opened:
+            file.fill()
+
+    def check_owner(self):
+        """Raise Error if the files are closed or belong to another process."""
+        for file in self._opened:
+            file.check_owner()
+
+    def expect(self, scattered):
+        """As `TableFile.expect`, of all files."""
+        for file in self._opened:
+            file.expect(scattered)
+
+    @property
+    def _opened(self):
+        return [file for file in self.files if file is not None]
+
+    def close(self, complete=True):
+        """As `TableFile.close`, of all files; the first error is raised after the last."""
+        failure = None
+        for file in self._opened:
+            try:
+                file.close(complete)
+            except Error as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def discard(self):
+        """As `TableFile.discard`, of all files."""
+        for file in self._opened:
+            file.discard()
 
     def copy(self):
         """The same contents in arrays of their own."""
         twin = EmbeddingTables.__new__(EmbeddingTables)
         twin.cardinalities, twin.dim, twin.first = self.cardinalities, self.dim, self.first
         twin.kind, twin.rows = self.kind, self.kind.allocate(len(self.rows))
+        twin.files, twin.spans = [None] * len(self.files), None
         twin.rows.put(slice(None), self.rows)
         return twin
 
@@ -122,6 +218,6 @@ def digest_of(tensors):
     """SHA-256 of the contents of tensors, without those that are None: str."""
     digest = hashlib.sha256()
     for tensor in tensors:
-        if tensor is not None:
-            digest.update(tensor.contiguous().view(torch.uint8).numpy().data)
+        for part in () if tensor is None else tensor.split(_CHUNK):
+            digest.update(part.contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -63,7 +63,8 @@ class Checkpoint:
             if damaged:
                 raise Error(f"{self.path} is damaged: the checksum of its record {damaged} is "
                             f"wrong. Resume from another checkpoint")
-            parts = torch.load(self.path, weights_only=True)
+            # Mapped: a table may be larger than memory.
+            parts = torch.load(self.path, weights_only=True, mmap=True)
         except FileNotFoundError:
             raise Error(f"there is no checkpoint {self.path}") from None
         except Error:

@@ -61,6 +61,10 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
                         "several processes are, too: leave slots_device out")
         if options.get("cold", "gathered") != "gathered":
             raise Error("cold rows of several processes are gathered: leave cold out")
+        for config in tables:
+            if config.path is not None:
+                raise Error(f"table {config.name!r} has the path {config.path!r}, and rows of "
+                            f"several processes are in their memory: leave path out")
         rule = rule_of(optimizer, lr)
         check_fits(tables, rule, device, options.get("preset"), options.get("share", 1))
         sharding = Sharding(tables, rule, ranks.rank, ranks.world)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...operands.results import RowList
     from ..features.bags import Bags
     from ..features.grouping import Request
+    from ..memory.read_ahead import ReadAhead
     from ..memory.slots import SlotStorage
     from .batch_stages import BatchStages
     from .in_flight import BatchWindow
@@ -84,6 +85,8 @@ class Store(ABC):
         Whether the card pools rows without a slot.
     copies_excess : bool
         Whether batches beyond those that the card follows train with copies of their rows.
+    reads : ReadAhead or None
+        Of tables in files, whose time is measured beside that of training.
     device, statistics, batch_stages, micro_batches, window
         As in `CachedStore`; None in a store without a device.
     """
@@ -97,6 +100,7 @@ class Store(ABC):
     batch_stages: BatchStages | None = None
     micro_batches: MicroBatches | None = None
     window: BatchWindow | None = None
+    reads: ReadAhead | None = None
 
     def __init__(self, groups):
         self.groups, self.slot_memory = tuple(groups), SlotMemory()

@@ -10,9 +10,10 @@ _ENTRY_BYTES, _SLOT_BYTES = 12, 4  # of a row in a list, with its place; of a lo
 class BatchStages:
     """The stages, and the conditions under which each may run.
 
-    *Plan* gives rows their slots. *Collect* reads fills from the tables (GATHER) and victims from
-    their slots. *Exchange* copies rows between the two memories. *Insert* writes victims to the
-    tables (SCATTER) and fills to their slots; then the batch trains.
+    *Plan* gives rows their slots, and begins to read those of tables in files. *Collect* reads
+    fills from the tables (GATHER) and victims from their slots. *Exchange* copies rows between
+    the two memories. *Insert* writes victims to the tables (SCATTER) and fills to their slots; then
+    the batch trains.
 
     Stages of different batches overlap. Rows stay right because:
 
@@ -51,6 +52,8 @@ class BatchStages:
                   self.exchange),
             Stage("insert", lambda number: number < self.stages.through("exchange"), self.insert),
         ], workers, before)
+        if host.reads.any:
+            self.stages.choose = _plan_first
 
     def restart(self):
         """Follow a clear of the directory: the next batch is the device's batch 0."""
@@ -106,6 +109,9 @@ class BatchStages:
             self._statistics.sent(
                 flight.batch.ids.nbytes + _SLOT_BYTES * len(placement.slots)
                 + _ENTRY_BYTES * (len(placement.fills) + len(placement.evictions)))
+        for transfer in flight.transfers:
+            transfer.reading = self._host.reads.begin(
+                transfer.segment.group, transfer.fills.flat, transfer.victims.flat)
 
     def _staged(self, flight):
         if flight.staged is None:
@@ -129,6 +135,7 @@ class BatchStages:
     def collect(self, number):
         for transfer in self._window.batches[number].transfers:
             group = transfer.segment.group
+            self._host.reads.wait(transfer.reading)
             if len(transfer.victims):
                 transfer.written_back = self._host.staging(group, len(transfer.victims))
                 with self._lock:
@@ -139,7 +146,7 @@ class BatchStages:
                 self._cold.separate(transfer)
                 self._cold.start(transfer)
             transfer.fetched = self._host.fetch(group, transfer.fills.flat,
-                                                transfer.fills.listed)
+                                                transfer.fills.listed, present=True)
 
     def exchange(self, number):
         for transfer in self._window.batches[number].transfers:
@@ -202,3 +209,10 @@ class BatchStages:
         rows.put(self._memory.indices(transfer.fill_places), transfer.uploaded)
         transfer.device_places = self._memory.indices(transfer.places)
         transfer.uploaded = None
+
+
+def _plan_first(ready):
+    """Choose the first stage, whose reads from files take longest, else the last one that can run;
+    -1 if there is none."""
+    found = list(ready)
+    return 0 if 0 in found else next(iter(found), -1)

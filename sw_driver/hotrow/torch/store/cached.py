@@ -78,6 +78,7 @@ class CachedStore(Store):
         self.statistics = CacheStatistics(self.slot_map.names, self.slot_map.directory_slots)
         self.host = HostTables(self.groups, device, self.slot_map, self.statistics,
                                self.slot_memory)
+        self.reads = self.host.reads
         self.cold = cold and cold(self.groups, device, self.slot_map, self.statistics)
         self.pools_cold_rows = self.cold is not None
         self.window = BatchWindow(policy.window, look_ahead)
@@ -127,7 +128,8 @@ class CachedStore(Store):
         with self.stages.lock:
             self.window.want(number)
             self.stages.wake()
-        self.stages.wait(lambda: self.stages.through("insert") > number, f"batch {number}")
+        with self.reads.exposing():
+            self.stages.wait(lambda: self.stages.through("insert") > number, f"batch {number}")
         flight = self.window.take()
         for transfer in flight.transfers:
             self.slot_memory.wait_event(transfer.insert_event, transfer.device_places)
@@ -500,6 +502,7 @@ class CachedStore(Store):
         """Write the rows of slots to the tables."""
         if len(flat):
             storage = self.storages[group]
+            self.reads.now(group, flat)
             write(group, flat, self._read_slots(storage, slots))
             storage.dirty[slots] = False
             self.host.count_moved(group, self.slot_map.counts(group, flat))

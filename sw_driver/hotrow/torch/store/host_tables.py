@@ -6,27 +6,38 @@ from contextlib import suppress
 
 from ...contract.errors import RegistrationError
 from ...memory.buffer import as_array
+from ..memory.read_ahead import ReadAhead
 from ..memory.rows import Rows
 
 _LEAST = 256  # rows of an allocation
 
 
 class HostTables:
-    """Rows of groups of tables, by flat row; `memory` is the other end of every transfer."""
+    """Rows of groups of tables, by flat row; `memory` is the other end of every transfer.
+
+    Attributes
+    ----------
+    reads : ReadAhead
+        Of tables in files.
+    """
 
     def __init__(self, groups, device, slot_map, statistics, memory):
         self._groups, self._device = groups, device
         self._slot_map, self._statistics, self._memory = slot_map, statistics, memory
+        self.reads = ReadAhead(group.tables for group in groups)
         self._pools = [StagingPool(device, group.kind, memory) for group in groups]
         self._delayed: deque[tuple] = deque()
         self._lock = threading.Lock()
 
-    def fetch(self, group, flat, listed=None):
+    def fetch(self, group, flat, listed=None, present=False):
         """Copies of distinct flat rows int64[n], in memory of `staging`: Rows.
 
-        `listed` are these rows by the device's tables, if that is known.
+        `listed` are these rows by the device's tables, if that is known; `present` says that
+        they were read ahead.
         """
         self.land()
+        if not present:
+            self.reads.now(group, flat)
         count = flat.shape[0]
         rows = self.staging(group, count)
         if count:

@@ -41,6 +41,7 @@ class GroupTransfer:
     victims: ListedRows  # trained rows that leave their slots
     victim_slots: torch.Tensor  # int32[v]
     bypass_places: torch.Tensor  # int64[b]: reserved for rows without a slot
+    reading: Any = None  # of ReadAhead: brings the rows of fills and victims into memory
     fetched: Rows | None = None  # contents of `fills` in host memory, on their way
     uploaded: Rows | None = None  # and in the memory of the slots
     written_back: Rows | None = None  # contents of `victims` in host memory, on their way
