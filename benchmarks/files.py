@@ -1,19 +1,19 @@
 """Steps a second on a table in a file larger than memory: hotrow beside `nn.EmbeddingBag`, whose
 weight is the same file in mapped memory.
 
-    python -m benchmarks.files --folder FOLDER --rows 33554432
+    python -m benchmarks.files make --folder FOLDER
+    python -m benchmarks.files bag --folder FOLDER
+    python -m benchmarks.files hotrow --folder FOLDER
 
-Run it under a limit of memory, such as `systemd-run --scope -p MemoryMax=512M`: without one the
-system keeps the whole file in memory. The report has the limit, the reads of 4 KiB that the disk
-does at depth 1 and 32, and the pages that each contender had the disk read.
+Run the last two under a limit of memory, such as `systemd-run --scope -p MemoryMax=512M`: without
+one the system keeps the whole file in memory. `make` also reports how many reads of 4 KiB the disk
+does at depths 1, 8 and 32.
 """
 
 import argparse
 import json
 import mmap
 import os
-import subprocess
-import sys
 import threading
 import time
 from math import gcd
@@ -24,7 +24,6 @@ import numpy as np
 import torch
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
 
-CONTENDERS = ("bag", "bag-random", "hotrow")
 _FIRST, _DIM, _LR = mmap.PAGESIZE, 16, 0.01  # offset of the rows in the file
 
 
@@ -125,13 +124,12 @@ class Clock:
                 "pages_read_per_step": (read_bytes() - self._read) / mmap.PAGESIZE / self.steps}
 
 
-def train_bag(options, random):
-    """`nn.EmbeddingBag` with sparse gradients and SGD; `random` tells the system that no page is
-    near the last one."""
+def train_bag(options):
+    """`nn.EmbeddingBag` with sparse gradients and SGD, on pages that the system does not expect to
+    follow one another: else it reads megabytes for a row."""
     with open(config_of(options).path, "r+b") as file:
         memory = mmap.mmap(file.fileno(), 0)
-    if random:
-        memory.madvise(mmap.MADV_RANDOM)
+    memory.madvise(mmap.MADV_RANDOM)
     weight = torch.from_numpy(np.frombuffer(memory, np.float32, options.rows * _DIM, _FIRST))
     bag = torch.nn.EmbeddingBag.from_pretrained(weight.view(-1, _DIM), freeze=False, mode="sum",
                                                 sparse=True)
@@ -164,18 +162,19 @@ def train_hotrow(options):
             "hit_rate", "read_hidden", "read", "stall")}
 
 
-def measure(options):
-    """Figures of one contender: dict."""
-    torch.set_num_threads(options.threads)
-    if options.contender == "hotrow":
-        return train_hotrow(options)
-    return train_bag(options, options.contender == "bag-random")
+def make(options):
+    """Make the table, and find out what the disk does."""
+    path = config_of(options).path
+    HotEmbeddingBagCollection([config_of(options)], None, "resident", seed=0).close()
+    return {"table_bytes": os.path.getsize(path),
+            "reads_per_s": {depth: random_reads(path, depth) for depth in (1, 8, 32)}}
 
 
 def main():
-    """Make the table, run each contender in a process of its own, and print one JSON object."""
+    """Print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", required=True, help="for the table, which is removed")
+    parser.add_argument("what", choices=("make", "bag", "hotrow"))
+    parser.add_argument("--folder", required=True, help="of the table, which stays there")
     parser.add_argument("--rows", type=int, default=1 << 25, help="of 64 bytes")
     parser.add_argument("--samples", type=int, default=512)
     parser.add_argument("--features", type=int, default=26)
@@ -185,26 +184,13 @@ def main():
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
     parser.add_argument("--warm-up", type=float, default=60, help="seconds")
     parser.add_argument("--seconds", type=float, default=60, help="timed")
-    parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.contender:
-        print(json.dumps(measure(options)))
-        return
-    path = Path(config_of(options).path)
-    try:
-        HotEmbeddingBagCollection([config_of(options)], None, "resident", seed=0).close()
-        found = {"table_bytes": path.stat().st_size, "limit_bytes": limit(),
-                 "cores": os.cpu_count(), "load": os.getloadavg()[0],
-                 "reads_per_s": {depth: random_reads(path, depth) for depth in (1, 32)}}
-        for contender in CONTENDERS:
-            drop(path)
-            done = subprocess.run([sys.executable, "-m", "benchmarks.files", *sys.argv[1:],
-                                   "--contender", contender], stdout=subprocess.PIPE, check=True)
-            found[contender] = json.loads(done.stdout.splitlines()[-1])
-        best = max(found[each]["steps_per_s"] for each in CONTENDERS[:2])
-        print(json.dumps(found | {"speedup": found["hotrow"]["steps_per_s"] / best}, indent=2))
-    finally:
-        path.unlink(missing_ok=True)
+    torch.set_num_threads(options.threads)
+    run = {"make": make, "bag": train_bag, "hotrow": train_hotrow}[options.what]
+    if options.what != "make":
+        drop(config_of(options).path)
+    print(json.dumps({"what": options.what, "limit_bytes": limit(), "cores": os.cpu_count(),
+                      "load": os.getloadavg()[0], **run(options)}))
 
 
 if __name__ == "__main__":

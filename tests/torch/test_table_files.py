@@ -299,7 +299,7 @@ def resumable(tables, checkpoint, mode, stop=lambda number: None):
         return collection.sha256()
 
 
-@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+@pytest.mark.parametrize("mode", [pytest.param("resident", marks=pytest.mark.long), "scratchpipe"])
 def test_sigkill_and_resume(tmp_path, mode):
     (tmp_path / "tables").mkdir()
     (tmp_path / "whole").mkdir()

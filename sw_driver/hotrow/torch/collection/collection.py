@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import torch
@@ -131,11 +132,11 @@ class HotEmbeddingBagCollection(nn.Module):
         rule = rule_of(optimizer, lr)
         check_fits(self.tables, rule, device, preset, share)
         existing, groups = groups, groups or group_tables(self.tables, rule)
-        self.layout = FeatureLayout(self.tables, groups, bounds_check_mode, is_weighted)
         self.contents = TableContents(groups)
         with ExitStack() as undo:
             for group in groups:
                 undo.callback(group.tables.discard)
+            self.layout = FeatureLayout(self.tables, groups, bounds_check_mode, is_weighted)
             self.store: Store = open_store(
                 groups, rule, memory, device, mode, preset, policy, admission, cold,
                 cache_load_factor, share, depth=depth, look_ahead=look_ahead, workers=workers,
@@ -564,7 +565,8 @@ class HotEmbeddingBagCollection(nn.Module):
     def saved_weight(self, name, rows=None):
         """The rows of a table for a state dict, contiguous: a copy where state lies between."""
         self.flush()
-        return TableView.of(self.contents.table(name)[0], self, rows, self.several_ranks, True)
+        return TableView.of(self.contents.table(name)[0], self, rows, self.several_ranks,
+                            partial(self.contents.contiguous, name))
 
     @property
     def steps(self):

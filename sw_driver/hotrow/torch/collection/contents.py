@@ -23,6 +23,10 @@ class TableContents:
         group, local = self.locate(name)
         return self._groups[group].tables.table(local)
 
+    def contiguous(self, name, tensor):
+        """A part of the table of that name as a contiguous tensor: itself or a copy."""
+        return self._groups[self.locate(name)[0]].tables.contiguous(tensor)
+
     def exists(self, name):
         """Whether the table is in a file that existed."""
         group, local = self.locate(name)

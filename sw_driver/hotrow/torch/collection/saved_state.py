@@ -56,7 +56,8 @@ class SavedState:
     def row_states(self) -> dict[str, torch.Tensor]:
         """State of each table that has any, by name; contiguous."""
         states = {name: self.contents.table(name)[1] for name in self._tables}
-        return {name: state.contiguous() for name, state in states.items() if state is not None}
+        return {name: self.contents.contiguous(name, state) for name, state in states.items()
+                if state is not None}
 
     def load_row_states(self, states: Mapping[str, torch.Tensor]) -> None:
         """Set the state of every table."""

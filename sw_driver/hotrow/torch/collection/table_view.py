@@ -31,7 +31,7 @@ class TableView(torch.Tensor):
     _key: Any
 
     @classmethod
-    def of(cls, table, owner=None, rows=None, copied=False, contiguous=False):
+    def of(cls, table, owner=None, rows=None, copied=False, contiguous=None):
         """A view of a tensor.
 
         Parameters
@@ -43,13 +43,13 @@ class TableView(torch.Tensor):
             Of the module whose weight this is; its `requires_grad` is that of the view.
         copied : bool
             Whether the tensor is a copy, so that writes would be lost: they are refused.
-        contiguous : bool
-            Whether the view is a contiguous copy if the tensor is not.
+        contiguous : callable, optional
+            Makes the contiguous copy that the view is if the tensor is not contiguous.
         """
         trains = rows is not None and rows.trains
         source = table if contiguous and not copied and not table.is_contiguous() else None
         if source is not None:
-            table = table.contiguous()
+            table = contiguous(table)
         view = torch.Tensor._make_subclass(cls, table.detach(), trains)
         view._source, view._key = source, None if source is None else _key(owner, source)
         view._rows, view._copied = rows, copied

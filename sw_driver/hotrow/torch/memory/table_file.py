@@ -7,6 +7,7 @@ import json
 import mmap
 import os
 import shutil
+import tempfile
 import warnings
 from itertools import accumulate
 
@@ -253,6 +254,26 @@ def mapped_rows(kind, counts, files):
                      None if side is None else side.ctypes.data + first * 4)
     return Rows.of(kind, torch.from_numpy(array).view(kind.dtype),
                    None if side is None else torch.from_numpy(side))
+
+
+def copy_on_disk(tensor, folder):
+    """A contiguous copy of a tensor, in an unnamed file of a folder that goes with the copy.
+
+    Raises
+    ------
+    Error
+        The disk has no space.
+    """
+    size = tensor.numel() * tensor.element_size()
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+            memory = mmap.mmap(file.fileno(), size)
+    except OSError as error:
+        raise Error(f"a copy of a table in a file needs {size:,} bytes in {folder} "
+                    f"({error.strerror}): make space there") from error
+    copied = torch.from_numpy(np.frombuffer(memory, np.uint8)).view(tensor.dtype)
+    return copied.view(tensor.shape).copy_(tensor)
 
 
 def _reserved(size):

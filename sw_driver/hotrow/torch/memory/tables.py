@@ -2,6 +2,7 @@
 array that all of them share."""
 
 import hashlib
+import os
 
 import numpy as np
 import torch
@@ -9,7 +10,7 @@ import torch
 from ...contract.errors import Error
 from ...operands.results import RowList
 from .rows import RowKind
-from .table_file import FILE_ALIGNMENT, TableFile, mapped_rows
+from .table_file import FILE_ALIGNMENT, TableFile, copy_on_disk, mapped_rows
 
 ALIGNMENT = 16  # rows: each table, and its 4 bytes of state per row, starts on a 64-byte boundary
 _CHUNK = 1 << 16  # rows of a digest's step: copies of their parts take little memory
@@ -143,6 +144,13 @@ class EmbeddingTables:
         for file in self._opened:
             file.expect(scattered)
 
+    def contiguous(self, tensor):
+        """A part of these tables as a contiguous tensor: itself, or a copy, of tables in files on
+        the same disk."""
+        if self.spans is None or tensor.is_contiguous():
+            return tensor.contiguous()
+        return copy_on_disk(tensor, os.path.dirname(self._opened[0].path))
+
     @property
     def _opened(self):
         return [file for file in self.files if file is not None]
@@ -179,6 +187,7 @@ class EmbeddingTables:
 
     def table(self, number):
         """Views of one table: (weights [rows, dim], state or None)."""
+        self.expect(scattered=False)
         return self.rows.read(self._span(number))
 
     def device_arrays(self, number):
