@@ -136,7 +136,7 @@ def train_bag(options):
     optimizer, clock = torch.optim.SGD(bag.parameters(), _LR), Clock(options.warm_up,
                                                                      options.seconds)
     for ids in Batches(options.rows, options.samples, options.features):
-        bag(ids.reshape(-1, 1)).square().sum().backward()
+        bag(ids.reshape(-1, 1)).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
         if clock.tick():
@@ -152,7 +152,7 @@ def train_hotrow(options):
         batches = Batches(options.rows, options.samples, options.features)
         with TrainPipeline(batches, collection, inputs=lambda ids: ids) as pipeline:
             for ids in pipeline:
-                collection(ids).square().sum().backward()
+                collection(ids).sum().backward()
                 collection.optimizer.step()
                 collection.optimizer.zero_grad()
                 if clock.tick():
