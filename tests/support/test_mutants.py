@@ -9,6 +9,7 @@ import pytest
 from tests.support import mutant_tests, mutants
 from tests.support.mutations import mutations
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 HARDWARE = '''
 def elaborate(m, self):
@@ -116,7 +117,6 @@ def test_c(): assert not {1}
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("hangs, fails, crashes, noticed", [
     (0, 0, 0, None), (1, 0, 0, "test_b.py::test_b"), (0, 1, 0, "test_b.py::test_c"),
     (0, 0, 1, "test_b.py")])
@@ -149,7 +149,6 @@ def test_draws_repeat_and_reach_every_engine(found):
     assert units == {mutants.unit_of(each.path) for each in found}
 
 
-@pytest.mark.slow
 def test_a_fault_is_noticed_and_the_file_restored(tmp_path):
     mutants.copy_of(ROOT, tmp_path)
     path = Path("rtl/hotrow_rtl/host/doorbell.py")

@@ -353,7 +353,7 @@ SCENARIOS = (
 
 
 @pytest.mark.parametrize("config, gaps, pauses", [
-    pytest.param(SMALL, STEADY, STEADY, id="small"),
+    pytest.param(SMALL, STEADY, STEADY, id="small", marks=pytest.mark.slow),
     pytest.param(ONE_LANE, RAGGED, RAGGED, id="one-lane", marks=pytest.mark.long),
     pytest.param(TINY, RAGGED, RAGGED, id="tiny-ragged", marks=pytest.mark.long),
     pytest.param(ONE_CHOICE, STEADY, RAGGED, id="one-choice", marks=pytest.mark.long),

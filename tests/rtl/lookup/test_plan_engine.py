@@ -131,6 +131,7 @@ def refused_batches_change_nothing(bench):
     assert bench.batch(Opcode.PLAN, 0, [2, 7]).entries == 2
 
 
+@pytest.mark.slow
 def test_scenarios():
     """One after the other, on one engine; a REMOVE of everything comes in between."""
     bench = PlanBench(SMALL, LAST_ROWS)

@@ -63,6 +63,7 @@ def test_model_equals_device(config, seed, memory):
     assert device.violations() == []
 
 
+@pytest.mark.slow
 def test_the_sequences_cover_every_status_and_command():
     seen, halts = set(), 0
     for seed in range(24):
