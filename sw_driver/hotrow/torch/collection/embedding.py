@@ -2,7 +2,7 @@
 
 import torch
 
-from ..features.bags import Bags
+from ..features.bags import Bags, host_tensor
 from .eager import outside_compile
 from .embedding_bag import HotEmbeddingBag
 
@@ -25,12 +25,13 @@ class HotEmbedding(HotEmbeddingBag):
         super().__init__(num_embeddings, embedding_dim, "sum", padding_idx=padding_idx, **options)
 
     def _bags(self, input, offsets=None, per_sample_weights=None):
-        return super()._bags(torch.as_tensor(input).reshape(-1, 1), offsets, per_sample_weights)
+        column = host_tensor(input, "input").reshape(-1, 1)
+        return super()._bags(column, offsets, per_sample_weights)
 
     @outside_compile
     def forward(self, input):
         """Rows [*, embedding_dim] of integers [*]."""
-        input = torch.as_tensor(input)
+        input = host_tensor(input, "input")
         column = input.reshape(-1, 1)
         found = super().forward(column)
         if self.padding_idx is not None:

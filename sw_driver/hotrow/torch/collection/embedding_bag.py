@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from ...contract.errors import BatchError, Error
-from ..features.bags import Bags
+from ..features.bags import Bags, host_tensor, weights_of
 from ..features.configs import TableConfig
 from .collection import HotEmbeddingBagCollection
 from .eager import outside_compile
@@ -75,7 +75,8 @@ class HotEmbeddingBag(nn.Module):
                                      "a batch was refused, because of an input")
 
     def _bags(self, input, offsets, per_sample_weights):
-        input = torch.as_tensor(input)
+        input = host_tensor(input, "input")
+        per_sample_weights = weights_of(per_sample_weights, "per_sample_weights")
         if per_sample_weights is not None and per_sample_weights.shape != input.shape:
             raise BatchError(f"expected per_sample_weights of shape {list(input.shape)}, as the "
                              f"input, got {list(per_sample_weights.shape)}")

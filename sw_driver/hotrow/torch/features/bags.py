@@ -73,17 +73,17 @@ class Bags:
         elif offsets is not None:
             ids = _ids(inputs, "indices")
             bags = cls(tables, ids, _lengths(offsets, len(ids), len(tables), include_last_offset),
-                       _weights(weights))
+                       weights_of(weights))
         else:
             ids = _ids(inputs, "ids", dimensions=2)
             if ids.shape[1] != len(tables):
                 raise BatchError(f"expected ids as [samples, {len(tables)} features], got "
                                  f"{list(ids.shape)}")
+            weights = weights_of(weights)
             if weights is not None and weights.shape != ids.shape:
                 raise BatchError(f"expected weights of shape {list(ids.shape)}, as the ids, got "
                                  f"{list(weights.shape)}")
-            bags = GridBags(tables, ids,
-                            None if weights is None else _weights(weights.T.reshape(-1)))
+            bags = GridBags(tables, ids, None if weights is None else weights.T.reshape(-1))
         if bags.weights is not None and bags.weights.shape != (bags.lookups,):
             raise BatchError(f"expected a weight for each of {bags.lookups} lookups, got shape "
                              f"{list(bags.weights.shape)}")
@@ -351,7 +351,7 @@ def _keyed(cls, tables, keyed, names, is_weighted):
             raise BatchError("the collection is weighted, and the KeyedJaggedTensor has no weights")
     values, lengths = _ids(keyed.values(), "values"), _ids(keyed.lengths(), "lengths").long()
     _check_lengths(keys, lengths, len(values))
-    bags = cls(tuple(range(len(keys))), values, lengths.clone(), _weights(weights))
+    bags = cls(tuple(range(len(keys))), values, lengths.clone(), weights_of(weights))
     places = {name: place for place, name in enumerate(keys)}  # the last of a repeated key
     chosen = bags.columns([places[name] for name in names])
     return cls(tables, chosen.ids, chosen.lengths, chosen.weights)
@@ -376,10 +376,21 @@ def _pairs(cls, tables, pairs):
     if len(pairs) != len(tables):
         raise BatchError(f"expected (indices, offsets) of {len(tables)} tables, got {len(pairs)}")
     ids, lengths, weights = [], [], []
-    for number, (indices, offsets, *weight) in enumerate(pairs):
+    for number, pair in enumerate(pairs):
+        try:
+            indices, offsets, *weight = pair
+        except (TypeError, ValueError):
+            raise BatchError(f"expected (indices, offsets) of feature {number}, got "
+                             f"{type(pair).__name__}") from None
         ids.append(_ids(indices, f"indices of feature {number}"))
         lengths.append(_lengths(offsets, len(ids[-1]), 1, include_last=False))
-        weights += [_weights(each) for each in weight if each is not None]
+        for each in weight:
+            if each is not None:
+                weights.append(weights_of(each, f"weights of feature {number}"))
+                if weights[-1].shape != ids[-1].shape:
+                    raise BatchError(f"expected weights of feature {number} of shape "
+                                     f"{list(ids[-1].shape)}, as the indices, got "
+                                     f"{list(weights[-1].shape)}")
     samples = {len(each) for each in lengths}
     if len(samples) != 1:
         raise BatchError(f"every feature needs the same number of bags, got "
@@ -389,19 +400,48 @@ def _pairs(cls, tables, pairs):
     return cls(tables, torch.cat(ids), torch.cat(lengths), torch.cat(weights) if weights else None)
 
 
+def host_tensor(values, what, kind="integers"):
+    """`values` as a dense tensor in the host's memory.
+
+    Parameters
+    ----------
+    values : tensor, NumPy array, number or sequence
+    what : str
+        Its name in messages.
+    kind : str
+        "integers" or "floats".
+
+    Raises
+    ------
+    BatchError
+        It is none, or holds something else.
+    """
+    if not isinstance(values, torch.Tensor):
+        try:
+            array = np.asarray(values)
+            if not array.size and isinstance(values, (list, tuple)):  # which NumPy makes float64
+                array = array.astype(np.int64 if kind == "integers" else np.float32)
+            # A copy of what PyTorch does not take: other byte orders, negative strides, read-only.
+            values = torch.from_numpy(array if array.flags.writeable and array.dtype.isnative and
+                                      all(step >= 0 for step in array.strides) else
+                                      array.astype(array.dtype.newbyteorder("=")))
+        except (TypeError, ValueError):
+            raise BatchError(f"expected {what} as a tensor or an array of {kind}, got "
+                             f"{type(values).__name__}") from None
+    if values.layout != torch.strided or values.device.type == "meta" or values.is_quantized:
+        raise BatchError(f"expected {what} as a dense tensor in memory, got layout "
+                         f"{values.layout} of {values.dtype} on {values.device}")
+    floats = values.is_floating_point()
+    if (floats != (kind == "floats")) or values.is_complex() or values.dtype == torch.bool:
+        raise BatchError(f"expected {what} as {kind}, got {values.dtype}")
+    return values.cpu() if floats else values.detach().cpu()  # weights keep their graph
+
+
 def _ids(values, what, dimensions=1):
-    try:
-        values = torch.as_tensor(values if isinstance(values, torch.Tensor) else np.asarray(
-            values, *(() if len(values) else (np.int64,))))  # NumPy makes an empty list float64
-    except (TypeError, ValueError):
-        raise BatchError(f"expected {what} as a tensor or an array of integers, got "
-                         f"{type(values).__name__}") from None
-    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
-        raise BatchError(f"expected {what} as integers, got {values.dtype}")
+    values = host_tensor(values, what)
     if values.dim() != dimensions:
         raise BatchError(f"expected {what} with {dimensions} "
                          f"dimension{'s' * (dimensions > 1)}, got shape {list(values.shape)}")
-    values = values.detach().cpu()
     return values if values.dtype in (torch.int32, torch.int64) else values.long()
 
 
@@ -420,5 +460,13 @@ def _lengths(offsets, lookups, features, include_last):
     return lengths
 
 
-def _weights(weights):
-    return None if weights is None else weights.to(torch.float32)
+def weights_of(weights, what="weights"):
+    """Weights per lookup as float32 on the host, contiguous; None for None.
+
+    Raises
+    ------
+    BatchError
+    """
+    if weights is None:
+        return None
+    return host_tensor(weights, what, "floats").to(torch.float32).contiguous()
