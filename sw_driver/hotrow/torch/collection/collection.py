@@ -128,6 +128,11 @@ class HotEmbeddingBagCollection(nn.Module):
         self.tables, self.mode = tuple(table_config(each) for each in given), mode
         self._torchrec = TorchRecTables(self.tables, given)
         check_tables(self.tables)
+        self.id_maps: IdMaps | None = None
+        if any(config.ids == "any" for config in self.tables):
+            if self.several_ranks or cold == "pooled":
+                raise Error("ids='any' is for tables of one process, with cold='gathered'")
+            self.id_maps = IdMaps(self.tables, drawn_seed() if seed is None else seed)
         memory = memory_on(slots_device)
         rule = rule_of(optimizer, lr)
         check_fits(self.tables, rule, device, preset, share)
@@ -150,11 +155,6 @@ class HotEmbeddingBagCollection(nn.Module):
         self._dtype = torch.float32  # of results
         self._no_rows, self.calls = torch.zeros(0, dtype=torch.float32), BagCalls()
         self.rows = RowsParameter.of(self._gradients)
-        self.id_maps: IdMaps | None = None
-        if any(config.ids == "any" for config in self.tables):
-            if self.several_ranks or cold == "pooled":
-                raise Error("ids='any' is for tables of one process, with cold='gathered'")
-            self.id_maps = IdMaps(self.tables, drawn_seed() if seed is None else seed)
         self._trained, self.saved = TrainedBatches(self), SavedState(self.tables, self.contents)
         self._writes = TableWrites(self, groups)
         self.optimizer = RowOptimizer(self, rule)
