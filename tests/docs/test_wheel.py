@@ -1,6 +1,8 @@
 """The wheel and the sdist: what they contain, and that the wheel runs alone."""
 
+import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from hotrow.kernels.compiler import find_compiler
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.long  # fetches the build tools, and PyTorch unless pip's cache has it
@@ -47,6 +50,14 @@ def test_contents(built):
                    "hotrow_explore/data/systems.toml", "hotrow_explore/benchmarks/ecp5.json",
                    "hotrow_sim/verilated/harness.cpp", "hotrow/kernels/group.cpp"):
         assert needed in names, needed
+    libraries = {Path(name).stem for name in names if name.startswith("hotrow/kernels/lib/")}
+    if find_compiler() is None:
+        assert not libraries and wheel.name.endswith("-py3-none-any.whl")
+    else:
+        machine = platform.machine()
+        assert libraries >= ({"hotrow-x86-64-v2", "hotrow-x86-64-v3"} if machine == "x86_64" else
+                             {f"hotrow-{machine}"})
+        assert re.search(rf"-py3-none-\w+_{machine}.whl$", wheel.name)
     description = metadata.get_payload()
     assert "pip install" in description and "![" not in description
     assert not re.search(r"\]\((?!https:)", description), "a link that an index cannot follow"
@@ -58,9 +69,9 @@ def test_contents(built):
 
 
 def test_the_wheel_runs_alone(built, tmp_path):
-    """In an empty folder, without a compiler's search path of this checkout."""
+    """In an empty folder, without a compiler and this checkout."""
     wheel, _, environment = built
-    bare = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "COLUMNS": "80",
+    bare = {"PATH": str(environment / "bin"), "HOME": os.environ["HOME"], "COLUMNS": "80",
             "HOTROW_CACHE": str(tmp_path / "cache")}
     run(environment / "bin" / "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt",
         f"{wheel}[torch,rtl]", env=bare)
@@ -70,6 +81,11 @@ def test_the_wheel_runs_alone(built, tmp_path):
     def hotrow(*arguments):
         return run(environment / "bin" / "hotrow", *arguments, cwd=folder, env=bare)
 
+    doctor = subprocess.run([environment / "bin" / "hotrow", "doctor", "--json"], text=True,
+                            capture_output=True, cwd=folder, env=bare)
+    (library,) = (found["found"] for found in json.loads(doctor.stdout)["found"]
+                  if found["name"] == "compiled library")
+    assert "wheel" in library if find_compiler() else not library
     assert "generate" in hotrow("--help")
     assert "What a card would change" in hotrow("demo", "--transport", "model")
     assert "check held" in hotrow("train", "--trace", "sample", "--ids", "item,user", "--label",

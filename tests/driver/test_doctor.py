@@ -56,6 +56,14 @@ def test_without_a_compiler_the_model_still_runs(monkeypatch, capsys):
         assert "hotrow demo --transport model" in text
 
 
+@pytest.mark.parametrize("about", [("x86-64-v3 (wheel)", ""), ("", "no C++ compiler: install g++")])
+def test_the_compiled_library(monkeypatch, capsys, about):
+    monkeypatch.setattr(doctor.native, "about", lambda: about)
+    _, text = report(capsys)
+    assert f"compiled library  {about[0] or 'not found; for'}" in text
+    assert about[1] in " ".join(text.split())
+
+
 def test_without_torch_nothing_trains(monkeypatch, capsys):
     lose_packages(monkeypatch, "torch")
     code, text = report(capsys)

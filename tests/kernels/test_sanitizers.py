@@ -1,4 +1,7 @@
-"""The compiled passes under sanitizers, and beside PyTorch's, over random calls."""
+"""The compiled library under sanitizers: random calls beside PyTorch's, and the suites that use it.
+
+A sanitizer is chosen as the compiler's options in CXX; its runtime is loaded before Python.
+"""
 
 import os
 import subprocess
@@ -7,26 +10,45 @@ import sys
 import pytest
 from hotrow.kernels import compiler
 
-_ADDRESS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+SANITIZERS = {  # options, libraries, variables of their runtimes
+    "address": ("-g1 -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined",
+                ("libasan.so", "libubsan.so"), {"ASAN_OPTIONS": "detect_leaks=0"}),
+    "thread": ("-g1 -O1 -fsanitize=thread", ("libtsan.so",), {
+        "TSAN_OPTIONS": "report_bugs=1:halt_on_error=1:ignore_noninstrumented_modules=1"}),
+}
+SUITES = {
+    "kernels": ["tests/kernels", "-k", "native and not test_native and not sanitizer"],
+    "engine": ["tests/engine", "-k", "not instruction_sets"],
+    "driver": ["tests/driver", "-k", "cpu"],
+    "torch": ["tests/torch/test_pipeline.py", "tests/torch/test_train_cached.py",
+              "tests/torch/test_invariant.py"],
+}
 
 
-def fuzzed(cases, threads=1, flags="", libraries=(), **environment):
-    """Output of `kernel_fuzz` over so many cases, with passes built with these flags."""
+def run(*arguments, sanitizer=None):
+    """Output of a program in Python whose library is built with a sanitizer."""
     command = compiler.find_compiler()
     if command is None:
         pytest.skip("no C++ compiler is installed")
-    preload = [subprocess.run([*command, f"-print-file-name={name}"], capture_output=True,
-                              text=True).stdout.strip() for name in libraries]
-    if not all(os.path.isabs(each) for each in preload):
-        pytest.skip(f"{command[0]} has no {' or '.join(libraries)}")
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.support.kernel_fuzz", "--cases", str(cases), "--threads",
-         str(threads)], capture_output=True, text=True, env={
-            **os.environ, **environment, "LD_PRELOAD": ":".join(preload),
-            **({"CXX": f"{' '.join(command)} -g {flags}"} if flags else {})})
-    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-8000:]
-    assert f"{cases} cases" in run.stdout
-    return run.stdout
+    environment = dict(os.environ)
+    if sanitizer:
+        options, libraries, variables = SANITIZERS[sanitizer]
+        found = [subprocess.run([*command, f"-print-file-name={name}"], capture_output=True,
+                                text=True).stdout.strip() for name in libraries]
+        if not all(map(os.path.isabs, found)):
+            pytest.skip(f"{command[0]} has no {' or '.join(libraries)}")
+        environment |= {"CXX": f"{' '.join(command)} {options}", "LD_PRELOAD": ":".join(found),
+                        **variables}
+    done = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True,
+                          env=environment)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
+    return done.stdout
+
+
+def fuzzed(cases, threads=1, sanitizer=None):
+    """Random calls of the passes, so many, which end as those of the reference."""
+    assert f"{cases} cases" in run("tests.support.kernel_fuzz", "--cases", str(cases), "--threads",
+                                   str(threads), sanitizer=sanitizer)
 
 
 def test_random_calls_end_as_those_of_the_reference():
@@ -34,13 +56,17 @@ def test_random_calls_end_as_those_of_the_reference():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("threads", [1, 3])
-def test_under_the_address_and_undefined_behaviour_sanitizers(threads):
-    fuzzed(20000, threads, _ADDRESS, ("libasan.so", "libubsan.so"),
-           ASAN_OPTIONS="detect_leaks=0")
+@pytest.mark.parametrize("sanitizer, threads, cases", [
+    ("address", 1, 20000), ("address", 3, 20000), ("thread", 4, 5000)])
+def test_random_calls(sanitizer, threads, cases):
+    fuzzed(cases, threads, sanitizer)
 
 
 @pytest.mark.long
-def test_under_the_thread_sanitizer():
-    fuzzed(5000, 4, "-fsanitize=thread", ("libtsan.so",),
-           TSAN_OPTIONS="report_bugs=1:halt_on_error=1:ignore_noninstrumented_modules=1")
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_suites(sanitizer, suite):
+    assert " passed" in run("pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--timeout",
+                            "3600", "-m", "not slow and not long", *SUITES[suite],
+                            sanitizer=sanitizer)
