@@ -4,6 +4,7 @@ As a script, started by torchrun with the name of a file and of cases, it is one
 """
 
 import re
+import signal
 import sys
 from contextlib import ExitStack
 from datetime import timedelta
@@ -173,18 +174,18 @@ def together(optimizer="sgd", mode="resident", every=1, ahead=0, warm=False, wra
 
 def planted():
     """Rank 1 does not send the gradients of one step: a fault that the digest must show."""
-    apply, steps = ShardedStore.apply, []
+    mean, steps = ShardedStore._mean, []
 
-    def forgetful(self, group, flat, sums, rule):
+    def forgetful(self, group, flat, sums):
         steps.append(group)
         kept = dist.get_rank() == 1 and steps.count(group) == 3
-        apply(self, group, flat[:0] if kept else flat, sums[:0] if kept else sums, rule)
+        return mean(self, group, flat[:0] if kept else flat, sums[:0] if kept else sums)
 
-    ShardedStore.apply = forgetful
+    ShardedStore._mean = forgetful
     try:
         return together(**CASES["scratchpipe"])
     finally:
-        ShardedStore.apply = apply
+        ShardedStore._mean = mean
 
 
 def saved_and_read():
@@ -248,7 +249,7 @@ def refused(call, here, elsewhere):
     """The error of a call, which is `here` at the last rank and `elsewhere` at the others."""
     try:
         call()
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         said = here if dist.get_rank() == dist.get_world_size() - 1 else elsewhere
         assert re.search(said, str(error)), error
     else:
@@ -323,6 +324,75 @@ def counted():
         len(ids) for part in draw(dist.get_world_size(), TABLES)[0] for ids, _ in part[0])
 
 
+def failed_step(mode, spoil, here, elsewhere):
+    """Two state dicts: of the tables before and after a step that `spoil` breaks at the last rank,
+    whose error says `here`; the others' say `elsewhere`, or with None there is none."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    with ExitStack() as held:
+        device = None if mode == "resident" else held.enter_context(
+            hotrow.open("model", config=PLANNING))
+        shared = held.enter_context(ShardedEmbeddingBagCollection(
+            TABLES[:3], device, mode, "sgd", RATE, seed=3))
+        bags, _ = draw(world, TABLES[:3])[0][rank]
+        before = {name: each.clone() for name, each in shared.state_dict().items()}
+        shared(bags).square().sum().backward()
+        if rank == world - 1:
+            spoil(shared.store)
+        if elsewhere is None and rank < world - 1:
+            shared.optimizer.step()
+        else:
+            refused(shared.optimizer.step, here, elsewhere)
+        vars(shared.store.inner).pop("apply", None)
+        after = {name: each.clone() for name, each in shared.state_dict().items()}
+        assert all(staged.values is None for staged in shared.staged())
+        shared(bags).sum().backward()  # the ranks still make the same calls
+        shared.optimizer.step()
+    return before, after
+
+
+def interrupted():
+    """A step that fails or is interrupted at the last rank ends at all of them: every row that it
+    did not reach is of a table that the error of its owner names."""
+    last = dist.get_world_size() - 1
+
+    def failing(failure):
+        def spoil(store):
+            apply = store.inner.apply
+
+            def call(group, *given):
+                if group == 0:
+                    raise failure("planted")
+                apply(group, *given)
+
+            store.inner.apply = call
+        return spoil
+
+    def signalled(store):
+        mean = store._mean
+
+        def call(*given):
+            store._mean = mean  # a second signal would not wait
+            signal.raise_signal(signal.SIGINT)
+            return mean(*given)
+
+        store._mean = call
+
+    for mode in ("resident", "scratchpipe"):
+        before, after = failed_step(
+            mode, failing(ValueError),
+            f"planted; .* did not reach the rows of 'user', 'item' that rank {last} owns",
+            f"did not reach all rows of rank {last}")
+        _, whole = failed_step(mode, signalled, "^$", None)
+        for place, config in enumerate(TABLES[:3]):
+            name = f"embedding_bags.{config.name}.weight"
+            missed = (torch.arange(config.num_embeddings) + place) % (last + 1) == last
+            missed &= torch.tensor(place < 2)
+            assert torch.equal(after[name][~missed], whole[name][~missed]), (mode, name)
+            assert torch.equal(after[name][missed], before[name][missed]), (mode, name)
+            assert not torch.equal(whole[name], before[name]), (mode, name)
+        failed_step(mode, failing(KeyboardInterrupt), "planted", f"of rank {last}")
+
+
 def converted():
     """`convert(sharded=True)` trains as one rank does that takes the ranks' samples in turn."""
     rank, world, digests = dist.get_rank(), dist.get_world_size(), []
@@ -354,7 +424,7 @@ def main(path, *cases):
     found["planted"] = planted()
     found["wrapped"] = together(**CASES["resident"], wrapped=True)
     saved_and_read()
-    for check in (spoiled, misled, counted, converted):
+    for check in (spoiled, misled, counted, converted, interrupted):
         check()
     losses = [None] * dist.get_world_size()
     dist.all_gather_object(losses, {name: each["losses"] for name, each in found.items()})

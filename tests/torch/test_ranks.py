@@ -99,7 +99,8 @@ def test_bits_of_a_single_rank(one_rank, case):
     assert found["losses"] == one["losses"] and found["sha256"] == one["sha256"]
 
 
-@pytest.mark.parametrize("check", ["saved_and_read", "misled", "counted", "converted"])
+@pytest.mark.parametrize("check", ["saved_and_read", "misled", "counted", "converted",
+                                   "interrupted"])
 def test_a_single_rank(one_rank, check):
     """`runs` has the same checks by several ranks."""
     getattr(rank_training, check)()

@@ -1,13 +1,29 @@
 """Whatever fails, and wherever: the rows of every step that ended are in the tables."""
 
+import signal
 import threading
 import warnings
+from contextlib import ExitStack, suppress
+from functools import cache
 
 import hotrow
 import pytest
 import torch
 from hotrow.contract.errors import DeviceError
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import HotEmbeddingBagCollection as Collection
+from hotrow.torch import TableConfig
+from hotrow.torch.collection.trained_batches import TrainedBatches
+from hotrow.torch.memory.rows import Rows
+from hotrow.torch.memory.slots import SlotStorage
+from hotrow.torch.optim import leaf, lookup
+from hotrow.torch.optim.finite_check import FiniteCheck
+from hotrow.torch.optim.gradients import StagedGradients
+from hotrow.torch.optim.staging import GradientStage
+from hotrow.torch.store import cached, resident
+from hotrow.torch.store.batch_stages import BatchStages
+from hotrow.torch.store.host_tables import HostTables
+from hotrow.torch.store.in_flight import BatchWindow
+from hotrow.torch.store.placement_policy import LookAheadPolicy
 
 from tests.torch.training import PLANNING
 
@@ -22,13 +38,18 @@ def batches():
     return [(torch.rand(24, 3, generator=generator) ** 2 * limits).long() for _ in range(STEPS)]
 
 
-def trained(steps):
+@cache
+def trained(steps, optimizer="adagrad"):
     """The tables after some steps in mode resident."""
-    collection = HotEmbeddingBagCollection(TABLES, None, "resident", "adagrad", 0.1, seed=2)
+    collection = Collection(TABLES, None, "resident", optimizer, 0.1, seed=2)
     for ids in batches()[:steps]:
         collection(ids).square().sum().backward()
         collection.optimizer.step()
-    return collection.state_dict()
+    return {name: each.clone() for name, each in collection.state_dict().items()}
+
+
+def optimizer_of(cold):
+    return "adagrad" if cold == "gathered" else "sgd"
 
 
 class Failure:
@@ -49,11 +70,12 @@ class Failure:
         self.device._commands.submit = refuse
 
 
-def run(mode, workers, failure, close=True):
+def run(mode, workers, failure, close=True, transport="model", cold="gathered"):
     """Train until the failure: (steps that ended, the collection)."""
-    failure.device = hotrow.open("model", config=PLANNING)
-    collection = HotEmbeddingBagCollection(
-        TABLES, failure.device, mode, "adagrad", 0.1, seed=2, workers=workers, before=failure)
+    failure.device = hotrow.open(transport, config=PLANNING)
+    collection = Collection(
+        TABLES, failure.device, mode, optimizer_of(cold), 0.1, seed=2, workers=workers,
+        before=failure, cold=cold)
     steps, drawn = 0, batches()
     with pytest.raises((failure.kind, DeviceError)):
         for number, ids in enumerate(drawn):
@@ -69,25 +91,29 @@ def run(mode, workers, failure, close=True):
     return steps, collection
 
 
-def check(collection, steps):
-    expected, found = trained(steps), collection.state_dict()
+def check(collection, steps, cold="gathered"):
+    expected, found = trained(steps, optimizer_of(cold)), collection.state_dict()
     assert set(found) >= set(expected)
+    bound = 0 if cold == "gathered" else 1e-5  # the card adds in another order
     for name, values in expected.items():
-        assert torch.equal(found[name], values), (name, steps)
+        torch.testing.assert_close(found[name], values, rtol=bound, atol=bound, msg=f"{name}")
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, SystemExit, DeviceError])
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("mode, workers", [
-    ("scratchpipe", 0), ("scratchpipe", 2), ("freqcache", 0), ("hotline", 0), ("hotline", 2)])
-def test_trained_rows_reach_the_tables(mode, workers, stage, kind):
+@pytest.mark.parametrize("mode, workers, transport, cold", [
+    ("scratchpipe", 0, "model", "gathered"), ("scratchpipe", 2, "cpu", "gathered"),
+    ("freqcache", 0, "cpu", "gathered"), ("hotline", 0, "cpu", "gathered"),
+    ("hotline", 2, "model", "gathered"), ("hotline", 0, "model", "pooled"),
+    ("hotline", 2, "cpu", "pooled")])
+def test_trained_rows_reach_the_tables(mode, workers, transport, cold, stage, kind):
     before = threading.active_count()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the host writes in the device's place
         failure = Failure(stage, kind)
-        steps, collection = run(mode, workers, failure)
+        steps, collection = run(mode, workers, failure, transport=transport, cold=cold)
         assert 1 <= steps <= FAILED + 1
-        check(collection, steps)
+        check(collection, steps, cold)
     failure.device.transport.close()
     assert threading.active_count() <= before + 1
 
@@ -111,7 +137,7 @@ def test_saved_before_the_close(kind):
 def test_a_step_of_rows_without_a_slot_that_the_card_did_not_take_is_named():
     failure = Failure("insert", DeviceError)
     failure.device = hotrow.open("model", config=PLANNING)
-    collection = HotEmbeddingBagCollection(
+    collection = Collection(
         TABLES[:1], failure.device, "hotline", "sgd", 0.1, seed=2, cold="pooled", before=failure)
     with pytest.raises(DeviceError, match=r"stopped; the step of batch 4 .* rows without a slot, "
                                           r"of 'a'"):
@@ -123,10 +149,145 @@ def test_a_step_of_rows_without_a_slot_that_the_card_did_not_take_is_named():
 
 def test_an_error_that_the_caller_catches_and_a_device_that_was_closed_first():
     device = hotrow.open("model", config=PLANNING)
-    collection = HotEmbeddingBagCollection(TABLES, device, "scratchpipe", "adagrad", 0.1, seed=2)
+    collection = Collection(TABLES, device, "scratchpipe", "adagrad", 0.1, seed=2)
     for ids in batches()[:3]:
         collection(ids).square().sum().backward()
         collection.optimizer.step()
     device.close()
     with pytest.warns(UserWarning, match="none is lost"):
         check(collection, 3)
+
+
+# Calls at which an interrupt or an error comes, in forward, backward and step.
+CALLS = [
+    (leaf.Held, "__init__"), (leaf.Held, "__call__"), (lookup.Lookup, "hold"),
+    (lookup.Lookup, "pool"), (lookup.Lookup, "stage"), (GradientStage, "mark"),
+    (GradientStage, "clear"), (StagedGradients, "add_groups"), (FiniteCheck, "check"),
+    (Collection, "apply_gradients"), (TrainedBatches, "take")]
+CALLS_OF_SLOTS = [
+    (cached.CachedStore, "take"), (cached.CachedStore, "finish"), (SlotStorage, "mark_trained"),
+    (HostTables, "staging"), (HostTables, "fetch"), (HostTables, "write_after"),
+    (BatchWindow, "submit"), (BatchWindow, "take"), (BatchWindow, "finish"), (Rows, "put"),
+    (SlotStorage, "assign"), (SlotStorage, "reserve"), (SlotStorage, "release")]
+
+
+def at_call(monkeypatch, owner, name, number, after, act):
+    """Run `act` before or after the call of that number."""
+    method, count = getattr(owner, name), iter(range(1 << 30))
+
+    def call(*given, **named):
+        here = next(count) == number
+        if here and not after:
+            act()
+        result = method(*given, **named)
+        if here and after:
+            act()
+        return result
+
+    monkeypatch.setattr(owner, name, call)
+
+
+def fail():
+    raise ValueError("planted")
+
+
+def interrupt():
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("act", [fail, interrupt])
+@pytest.mark.parametrize("owner, name", CALLS + CALLS_OF_SLOTS, ids=lambda each: getattr(
+    each, "__name__", each))
+def test_training_goes_on_after_an_interrupt_at_any_call(monkeypatch, owner, name, act):
+    """And an error leaves whole steps, or names the tables of the step that it split."""
+    for mode in ("resident", "scratchpipe")[(owner, name) in CALLS_OF_SLOTS:]:
+        for after in (False, True):
+            with monkeypatch.context() as patched, ExitStack() as held:
+                device = None if mode == "resident" else held.enter_context(
+                    hotrow.open("cpu", config=PLANNING))
+                collection = Collection(TABLES, device, mode, "adagrad", 0.1, seed=2)
+                at_call(patched, owner, name, 4, after, act)
+                steps, said = go_on(collection, act is fail)
+                patched.undo()
+                with warnings.catch_warnings(), suppress(ValueError):
+                    warnings.simplefilter("ignore")
+                    collection.close()
+                if "did not reach" not in said:
+                    check(collection, steps)
+                assert act is fail or steps == 4, said
+
+
+def go_on(collection, stop):
+    """Train 4 batches, again after an interrupt: (steps that were applied, errors)."""
+    begun, said, drawn = 0, [], batches()[:4]
+    while begun < len(drawn):
+        try:
+            collection(drawn[begun]).square().sum().backward()
+            collection.optimizer.step()
+        except (Exception, KeyboardInterrupt) as error:
+            said.append(str(error))
+            begun = collection.steps
+            if stop or len(said) > 1:
+                break
+            collection.optimizer.zero_grad()
+        begun = collection.steps
+    return begun, " ".join(said)
+
+
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_a_backward_that_fails_after_the_lookup_stages_nothing_later(mode):
+    """What it would have staged is not staged by the next backward."""
+    card = {} if mode == "resident" else {"device": "cpu"}
+    with Collection(TABLES, mode=mode, optimizer="sgd", lr=0.1, seed=2, **card) as collection:
+        beside = torch.ones(1, requires_grad=True)
+        failing = beside * 1
+        failing.register_hook(lambda _: fail())
+        ids = batches()[0]
+        with pytest.raises(ValueError, match="planted"):
+            (collection(ids).square().sum() * failing).backward()
+        collection.optimizer.zero_grad()
+        collection(ids).square().sum().backward()
+        collection.optimizer.step()
+        check(collection, 1, "sgd")
+
+
+def test_a_step_that_reaches_some_tables_names_the_others(monkeypatch):
+    """And the next step() applies the rest."""
+    collection = Collection(TABLES, mode="resident", optimizer="adagrad", lr=0.1, seed=2)
+    collection(batches()[0]).square().sum().backward()
+    with monkeypatch.context() as patched:
+        at_call(patched, resident.ResidentStore, "apply", 1, False, fail)
+        with pytest.raises(DeviceError, match=r"planted; the step of batch 0 did not reach the "
+                                              r"rows of 'c', whose gradients are staged"):
+            collection.optimizer.step()
+    collection.optimizer.step()
+    check(collection, 1)
+    collection.close()
+
+
+@pytest.mark.parametrize("call", ["reset_cache_states", "learn", "flush", "close"])
+@pytest.mark.parametrize("owner, name", [
+    (HostTables, "write"), (HostTables, "land"), (LookAheadPolicy, "clear"),
+    (LookAheadPolicy, "install"), (BatchStages, "restart"), (SlotStorage, "clear"),
+    (SlotStorage, "assign")], ids=lambda each: getattr(each, "__name__", each))
+def test_what_fails_between_steps_loses_nothing(monkeypatch, owner, name, call):
+    """Calls that empty or fill slots fail or are interrupted; training goes on, or is refused."""
+    for act, after in ((fail, False), (fail, True), (interrupt, False)):
+        with hotrow.open("cpu", config=PLANNING) as device, monkeypatch.context() as patched:
+            collection = Collection(TABLES, device, "scratchpipe", "adagrad", 0.1, seed=2)
+            steps, _ = go_on(collection, True)
+            collection.finish()
+            at_call(patched, owner, name, 0, after, act)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with suppress(ValueError, KeyboardInterrupt):
+                    getattr(collection, call)()
+                patched.undo()
+                if call != "close":
+                    with suppress(ValueError):  # the slots are not known any more
+                        collection(batches()[4]).square().sum().backward()
+                        collection.optimizer.step()
+                        steps += 1
+                with suppress(ValueError):
+                    collection.close()
+            check(collection, steps)

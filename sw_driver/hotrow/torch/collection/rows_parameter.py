@@ -13,6 +13,7 @@ from torch.optim.optimizer import (
 )
 
 from ...contract.errors import Error
+from ..optim.interrupts import uninterrupted
 from ..optim.leaf import RowsLeaf
 from ..optim.row_optimizer import RowOptimizer
 from ..optim.staging import GradientStage
@@ -67,9 +68,9 @@ class RowsParameter(nn.Parameter, RowsLeaf):
 
     def _accumulated(self) -> None:
         """Stage what the backward that reached this parameter found."""
-        with self.stage.lock:
+        with uninterrupted(), self.stage.lock:
             pending, self.pending = self.pending, []
-            for held in pending:
+            for held in filter(None, (reference() for reference in pending)):
                 held()
             marker = self.stage.marked(self)
             self.grad = RowsGradient.of(self.stage) if marker is None else marker

@@ -1,6 +1,7 @@
 """Writes into tables by others than their store: noticed, and taken over or refused."""
 
 from ...contract.errors import Error
+from ..optim.interrupts import uninterrupted
 
 
 class TableWrites:
@@ -31,19 +32,18 @@ class TableWrites:
             Slots hold rows that were trained since the last `flush`, or batches are in flight.
         """
         versions = [array._version for array in self._arrays]
-        store = self._collection.store
-        changed = versions != self._versions
-        if changed:
-            store.upload()  # the next call repeats it if it refuses
-        written = changed and self._versions is not None
-        self._versions = versions
-        window = store.window
-        if not written or window is None or store.closed:
+        if versions == self._versions:
             return
-        self._collection.finish()
-        if window.finished != window.submitted or any(
-                bool(each.dirty.any()) for each in store.storages):
-            raise Error("a table was written in place while slots hold trained rows of it, or "
-                        "batches are in flight: call flush() (state_dict() and weight do) after "
-                        "the last step and before the write")
-        store.reset()
+        store, window = self._collection.store, self._collection.store.window
+        with uninterrupted():
+            store.upload()  # the next call repeats it if it fails
+            if self._versions is not None and window is not None and not store.closed:
+                self._collection.finish()
+                if window.finished != window.submitted or any(
+                        bool(each.dirty.any()) for each in store.storages):
+                    self._versions = versions  # the caller may go on with the trained rows
+                    raise Error("a table was written in place while slots hold trained rows of "
+                                "it, or batches are in flight: call flush() (state_dict() and "
+                                "weight do) after the last step and before the write")
+                store.reset()
+            self._versions = versions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ class RowsLeaf:
 
     Attributes
     ----------
-    pending : list of Held
+    pending : list of weakref.ref of Held
     stage : GradientStage
     table : int or None
         Number of the table whose gradients it shows; None for all.
@@ -40,7 +41,8 @@ class RowsLeaf:
 class Held:
     """What a backward is to stage if it accumulates gradients in leaves.
 
-    `torch.autograd.grad` computes gradients and accumulates none: then nothing is staged.
+    `torch.autograd.grad` computes gradients and accumulates none: then nothing is staged. PyTorch
+    holds this object up to the end of the backward, also of one that an exception ends.
 
     Parameters
     ----------
@@ -49,10 +51,12 @@ class Held:
     """
 
     def __init__(self, leaves: Sequence[RowsLeaf], stage: Callable[[], None]) -> None:
-        self._stage: Callable[[], None] | None = stage
+        self._stage: Callable[[], None] | None = None
+        _ENGINE.queue_callback(self._cancel)
         for leaf in leaves:
-            leaf.pending.append(self)
-            _ENGINE.queue_callback(self._cancel)
+            with leaf.stage.lock:
+                leaf.pending.append(weakref.ref(self))
+        self._stage = stage  # an interrupt before leaves nothing to stage
 
     def __call__(self) -> None:
         """Stage, once."""

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from ...contract.errors import Error
+from .interrupts import uninterrupted
 from .rules import OPTIMIZERS, Rule
 
 # Hyperparameters of the optimizers of torch.optim.
@@ -61,21 +62,23 @@ class RowOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        """Apply the staged gradients and clear them.
+        """Apply the staged gradients and clear them; an interrupt (Ctrl-C) waits for the end.
 
         Raises
         ------
         Error
-            A gradient is not a finite number; nothing is applied.
+            A gradient is not a finite number; nothing is applied. Or the step failed after it
+            reached some of the tables, which the error names: the gradients of the others stay.
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         group = self.param_groups[0]
-        self._collection.apply_gradients()
-        if "step" in group:
-            group["step"] += 1
+        with uninterrupted():
+            self._collection.apply_gradients()
+            if "step" in group:
+                group["step"] += 1
         return loss
 
     def zero_grad(self, set_to_none=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ...contract.errors import Error
+from ...contract.errors import DeviceError, Error
 from ..memory.recycled import RecycledMemory
 from .finite_check import DeferredFiniteCheck, FiniteCheck
 from .gradients import StagedBags, StagedGradients
@@ -143,17 +143,39 @@ class GradientStage:
             each.keep(tables != group.numbers.index(table))
 
     def apply(self, store, rule, batch):
-        """Check the gradients of the step after batch number `batch`, apply and clear them."""
+        """Check the gradients of the step after batch number `batch`, apply and clear them.
+
+        If that fails, the gradients of the groups that the step did not reach stay.
+        """
         finite = self.finite.check(batch, [*zip(self.groups, self.rows, strict=True),
                                            *zip(self.groups, self._bags, strict=False)])
+        begun = [each.values is not None for each in self.all]
+        try:
+            store.apply_all(self.rows, rule, finite)
+            for group, staged in enumerate(self._bags):
+                if staged.values is not None:
+                    try:
+                        store.apply_bags(group, staged, rule)
+                    finally:
+                        staged.clear()  # a card that failed may have taken the step
+        except Exception as error:
+            left = [each.values is not None for each in self.all]
+            if begun == left or not any(left):
+                raise
+            raise DeviceError(
+                f"{error}; the step of batch {batch} did not reach the rows of "
+                f"{self._tables(left)}, whose gradients are staged: call step() again, which "
+                f"leaves the other tables as they are, or zero_grad()") from error
         self.steps += 1
-        store.apply_all(self.rows, rule, finite)
-        for group, staged in enumerate(self._bags):
-            if staged.values is not None:
-                store.apply_bags(group, staged, rule)
-                staged.clear()
         self._unstepped.clear()
         self.clear()
+
+    def _tables(self, chosen):
+        """Names of the tables of the groups that bool[groups of `all`] chooses, in words."""
+        groups = [self.groups[number % len(self.groups)]
+                  for number, each in enumerate(chosen) if each]
+        return ", ".join(dict.fromkeys(
+            repr(config.name) for group in groups for config in group.configs))
 
     def check_scaled(self):
         """Raise Error if `grad` of parameters was changed in place, and no staged gradient."""

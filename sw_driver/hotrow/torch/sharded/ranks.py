@@ -89,7 +89,7 @@ class Ranks:
         failure, result = None, None
         try:
             result = call()
-        except Exception as error:
+        except BaseException as error:  # the others must not wait for a rank that was interrupted
             failure = error
         mine = torch.tensor([self.world if failure is None else self.rank, crc32(what.encode())])
         failed, codes = torch.stack(self.gather(mine)).T

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from ...contract.errors import Error
+from ...contract.errors import DeviceError, Error
 from ..features.bags import Bags
 from ..features.grouping import Grouping, Request
 from ..memory.rows import Rows
@@ -89,7 +89,11 @@ class ShardedStore(Store):
                     "collection in eval(), or table() for all rows of a table")
 
     def apply(self, group, flat, sums, rule, finite=None):
-        """Add the ranks' gradients of a row in rank order, divide by the ranks, and update."""
+        self._update([(group, *self._mean(group, flat, sums))], rule)
+
+    def _mean(self, group, flat, sums):
+        """Add the ranks' gradients of a row in rank order, and divide by the ranks: the own rows
+        int64[u], and float32[u, D]."""
         owner, code = self.sharding.route(group, flat)
         key, order = torch.sort(owner * self.sharding.codes + code)
         counts = torch.bincount(owner, minlength=self.ranks.world)
@@ -100,20 +104,47 @@ class ShardedStore(Store):
         for rows, part in zip(codes.split(theirs.tolist()), values.split(theirs.tolist()),
                               strict=True):
             total[torch.searchsorted(union, rows)] += part
-        self.ranks.agree(
-            lambda: len(union) and self.inner.apply(
-                group, union - int(self.sharding.first[group]), total / self.ranks.world, rule),
-            "rows were not updated, because of the card")
+        return union - int(self.sharding.first[group]), total / self.ranks.world
+
+    def _update(self, means, rule):
+        """Update own rows by (group, rows, gradients) of each group.
+
+        Raises
+        ------
+        Error
+            A card failed, here or at another rank; all other rows are updated.
+        """
+        missed: dict[int, Exception] = {}
+
+        def update():
+            for group, rows, sums in means:
+                try:
+                    if len(rows):
+                        self.inner.apply(group, rows, sums, rule)
+                except Exception as error:
+                    missed[group] = error
+            if missed:
+                names = ", ".join(repr(config.name) for group in missed
+                                  for config in self.groups[group].configs)
+                error = next(iter(missed.values()))
+                raise DeviceError(f"{error}; the step of the last batch did not reach the rows of "
+                                  f"{names} that rank {self.ranks.rank} owns") from error
+
+        self.ranks.agree(update, "the step of the last batch did not reach all rows")
 
     def apply_all(self, staged, rule, finite=None):
-        """Apply the StagedGradients of every rank."""
+        """Apply the StagedGradients of every rank: what all have to send is there before a row
+        changes."""
+        means = []
         for group, each in enumerate(staged):
             rows, sums = each.rows, each.values
             if sums is None:
                 rows, sums = rows[:0], torch.empty(
                     0, self.groups[group].kind.dim, dtype=torch.float32)
-            self.apply(group, rows, sums, rule)
+            means.append((group, *self._mean(group, rows, sums)))
+        for each in staged:
             each.clear()
+        self._update(means, rule)
 
     def finish(self, holds_gradients=False):
         """Release the batches that are done at every rank."""

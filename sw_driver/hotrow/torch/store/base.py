@@ -14,7 +14,6 @@ import torch
 from ...contract.errors import Error
 from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
-from .stages import deferred_interrupt, deliver
 
 if TYPE_CHECKING:
     from ...device import Device
@@ -130,13 +129,11 @@ class Store(ABC):
         raise Error("this store has no card that pools rows")
 
     def apply_all(self, staged, rule, finite=None):
-        """Apply the StagedGradients of every group and clear them; an interrupt waits."""
-        with deferred_interrupt() as pending:
-            for group, each in enumerate(staged):
-                if each.values is not None:
-                    self.apply_staged(group, each, rule, finite)
-                    each.clear()
-        deliver(pending)
+        """Apply the StagedGradients of every group, and clear those that were applied."""
+        for group, each in enumerate(staged):
+            if each.values is not None:
+                self.apply_staged(group, each, rule, finite)
+                each.clear()
 
     def apply_staged(self, group, staged, rule, finite=None):
         """Apply StagedGradients of a group."""

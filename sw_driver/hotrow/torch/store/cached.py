@@ -2,11 +2,13 @@
 
 import threading
 import warnings
+from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import torch
 
-from ...contract.errors import DeviceError, Error, HostWriteError, TransportError
+from ...contract.errors import BatchError, DeviceError, Error, HostWriteError, TransportError
 from ...contract.generated import NO_SLOT
 from ...device import Device
 from ...kernels.updating import update_rows
@@ -15,6 +17,7 @@ from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory, to_device
 from ..memory.slots import SlotStorage
 from ..optim.arithmetic import updated
+from ..optim.interrupts import deferred_interrupt, deliver, uninterrupted
 from ..optim.rounding import row_keys
 from .base import LocatedRows, PendingBackward, Store
 from .batch_stages import BatchStages
@@ -22,7 +25,6 @@ from .host_tables import HostTables
 from .in_flight import BatchInFlight, BatchWindow
 from .micro_batches import MicroBatches
 from .slot_map import SlotMap
-from .stages import deferred_interrupt, deliver
 from .statistics import CacheStatistics
 
 _CHUNK = 1 << 16  # rows per fetch of slots that are filled between batches
@@ -269,15 +271,16 @@ class CachedStore(Store):
     def _update(self, group, places, sums, rule, finite, keys=None):
         """Update the rows in places, and write those without a slot back."""
         storage = self.storages[group]
+        # Before a row changes: a device that fails must not leave a step half done.
+        bypassed = storage.mark_trained(places)
+        trained = self.host.staging(group, len(bypassed)) if len(bypassed) else None
         if finite is None and not self.slot_memory.asynchronous:
             update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys)
         else:
             at = self.slot_memory.indices(places.long())
             weights, state = storage.rows.read(at)
             storage.rows.write(at, *updated(rule, weights, state, sums, finite, keys))
-        bypassed = storage.mark_trained(places)
-        if len(bypassed):
-            trained = self.host.staging(group, len(bypassed))
+        if trained is not None:
             trained.copy(storage.rows, self.slot_memory.indices(bypassed))
             self.host.write_after(self.slot_memory.record_event(), group,
                                   storage.bypassed_rows(bypassed), trained)
@@ -297,7 +300,7 @@ class CachedStore(Store):
         return rows
 
     def flush(self):
-        with deferred_interrupt() as pending, self.lock:
+        with uninterrupted(), self.lock:
             try:
                 self.host.land()
                 self._write_all_back(self.host.write)
@@ -310,7 +313,6 @@ class CachedStore(Store):
                 self._flush_directly(error)
                 if not isinstance(error, Exception):
                     raise
-        deliver(pending)
 
     def _flush_directly(self, error):
         """Write trained rows to the tables without the device, which did not."""
@@ -340,10 +342,24 @@ class CachedStore(Store):
         if self.closed:
             return
         self.window.need_idle("load other rows")
-        self.policy.clear()
-        self.batch_stages.restart()
-        for storage in self.storages:
-            storage.clear()
+        with self._moving_slots():
+            self.policy.clear()
+            self.batch_stages.restart()
+            for storage in self.storages:
+                storage.clear()
+
+    @contextmanager
+    def _moving_slots(self):
+        """Rows change their slots between two batches: an interrupt waits, and after an error
+        nothing trains, because the card and the host may differ about the slots."""
+        try:
+            with deferred_interrupt() as pending:
+                yield
+        except BaseException as error:
+            if not isinstance(error, BatchError):  # of rows that the host refused
+                self.stages.fail(error)
+            raise
+        deliver(pending)
 
     def observe(self, request):
         if request.bags.lookups:
@@ -376,15 +392,16 @@ class CachedStore(Store):
             Rows of the list that have a slot.
         """
         self.window.need_idle("give slots to other rows")
-        stayed = 0
-        if self.policy.replaces:
-            arriving = self._release_others(rows)
-            stayed = len(rows) - len(arriving)
-        else:
+        if not self.policy.replaces:
             self.flush()
-            self.reset()
-            arriving = rows
-        return stayed + self._install(arriving)
+        with self._moving_slots():
+            stayed, arriving = 0, rows
+            if self.policy.replaces:
+                arriving = self._release_others(rows)
+                stayed = len(rows) - len(arriving)
+            else:
+                self.reset()
+            return stayed + self._install(arriving)
 
     def _release_others(self, rows):
         """Free the slots of all rows but `rows`: RowList of those that have no slot."""
@@ -477,26 +494,27 @@ class CachedStore(Store):
         if self.closed:
             return
         failure = None
-        for step in (self.abandon, self.flush, self._leave_device):
-            try:
-                step()
-            except BaseException as error:
-                failure = failure or error
-        self.slot_map.registered.clear()
-        if failure is not None:
-            raise failure
+        with uninterrupted():
+            for step in (self.abandon, self.flush, *self._leave_device()):
+                try:
+                    step()
+                except BaseException as error:
+                    failure = failure or error
+            self.slot_map.registered.clear()
+            if failure is not None:
+                raise failure
 
     def _leave_device(self):
-        registered = self.slot_map.registered
-        self.slot_memory.synchronize_all()
-        self.policy.clear()
-        self.host.close()
+        """The calls after which the device has nothing of the collection: an iterator."""
+        yield self.slot_memory.synchronize_all
+        yield self.policy.clear
+        yield self.host.close
         if self.cold is not None:
-            self.cold.close()
-        for number in list(registered):
-            self.device.unregister_table(registered[number])
+            yield self.cold.close
+        for table in self.slot_map.registered.values():
+            yield partial(self.device.unregister_table, table)
         for buffer in self.slot_map.buffers:
-            self.device.unregister(buffer)
+            yield partial(self.device.unregister, buffer)
 
     def _write_back(self, group, flat, slots, write):
         """Write the rows of slots to the tables."""

@@ -2,22 +2,17 @@
 
 import atexit
 import os
-import signal
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib import import_module
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
 
 from ...contract.errors import Error
+from ..optim.interrupts import deferred_interrupt, deliver, uninterrupted
 
 _POLL_S = 0.2  # an idle worker looks again after this time, so that a lost wake-up cannot hang it
-
-# Without the conversions to enumerations of module `signal`, which take longer than the rest.
-_signal: Any = import_module("_signal")
-_SIGINT = int(signal.SIGINT)
 
 
 class Stage(NamedTuple):
@@ -91,14 +86,13 @@ class Stages:
             self._raise_failure()
             if self._threads or not self.workers:
                 return
-        with deferred_interrupt() as pending:
+        with uninterrupted():
             self._stopping = False
             self._threads = [threading.Thread(
                 target=_work, args=(weakref.ref(self), self._bell), daemon=True)
                 for _ in range(self.workers)]
             for thread in self._threads:
                 thread.start()
-        deliver(pending)
 
     def stop(self):
         """End the threads, each after its current stage."""
@@ -115,6 +109,12 @@ class Stages:
         self._bell, self._threads = _Bell(self.lock), []
         self._failure = Error("the process forked, and the threads of this collection's stages "
                               "are in its parent: train there, or open a collection here")
+
+    def fail(self, error):
+        """End all stages with an error: `start` and `wait` raise it."""
+        with self.lock:
+            self._failure = self._failure or error
+            self.wake()
 
     def wake(self):
         """Make idle threads evaluate `can_run` again; the caller holds the lock."""
@@ -182,8 +182,8 @@ class Stages:
             stage.run(number)
         except BaseException as error:
             with self.lock:
-                self._failure, self._busy[at] = error, False
-                self.wake()
+                self._busy[at] = False
+                self.fail(error)
             raise
         with self.lock:
             self.seconds[at] += self.clock() - started
@@ -246,38 +246,6 @@ def _work(reference, bell):
             return
         if rung is not None:
             bell.sleep(rung)
-
-
-@contextmanager
-def deferred_interrupt():
-    """Keep a first SIGINT in a list of (handler, arguments), so that a stage runs to its end.
-
-    A second SIGINT reaches its handler at once.
-    """
-    pending: list = []
-    handler: Any = None
-    if threading.current_thread() is threading.main_thread():
-        handler = _signal.getsignal(_SIGINT)
-    if not callable(handler):
-        yield pending
-        return
-
-    def defer(*arguments):
-        if pending:
-            handler(*arguments)
-        pending.append((handler, arguments))
-
-    _signal.signal(_SIGINT, defer)
-    try:
-        yield pending
-    finally:
-        _signal.signal(_SIGINT, handler)
-
-
-def deliver(pending):
-    """Call the handlers of interrupts that `deferred_interrupt` kept."""
-    for handler, arguments in pending:
-        handler(*arguments)
 
 
 _OPEN: weakref.WeakSet[Stages] = weakref.WeakSet()  # stages with threads
