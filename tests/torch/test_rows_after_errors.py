@@ -205,7 +205,7 @@ def test_training_goes_on_after_an_interrupt_at_any_call(monkeypatch, owner, nam
             with monkeypatch.context() as patched, ExitStack() as held:
                 device = None if mode == "resident" else held.enter_context(
                     hotrow.open("cpu", config=PLANNING))
-                collection = Collection(TABLES, device, mode, "adagrad", 0.1, seed=2)
+                collection = Collection(TABLES, device, mode, "adagrad", 0.1, seed=2, workers=0)
                 at_call(patched, owner, name, 4, after, act)
                 steps, said = go_on(collection, act is fail)
                 patched.undo()
@@ -274,7 +274,8 @@ def test_what_fails_between_steps_loses_nothing(monkeypatch, owner, name, call):
     """Calls that empty or fill slots fail or are interrupted; training goes on, or is refused."""
     for act, after in ((fail, False), (fail, True), (interrupt, False)):
         with hotrow.open("cpu", config=PLANNING) as device, monkeypatch.context() as patched:
-            collection = Collection(TABLES, device, "scratchpipe", "adagrad", 0.1, seed=2)
+            collection = Collection(TABLES, device, "scratchpipe", "adagrad", 0.1, seed=2,
+                                    workers=0)
             steps, _ = go_on(collection, True)
             collection.finish()
             at_call(patched, owner, name, 0, after, act)
