@@ -146,7 +146,7 @@ class BatchStages:
                 self._cold.separate(transfer)
                 self._cold.start(transfer)
             transfer.fetched = self._host.fetch(group, transfer.fills.flat,
-                                                transfer.fills.listed, present=True)
+                                                transfer.fills.listed)
 
     def exchange(self, number):
         for transfer in self._window.batches[number].transfers:

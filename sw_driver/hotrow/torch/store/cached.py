@@ -255,6 +255,7 @@ class CachedStore(Store):
         """Update rows that have no place among the slots."""
         if not len(flat):
             return
+        self.reads.now(group, flat)
         rows = self.host.fetch(group, flat)
         if finite is None or bool(finite):
             update_rows(rows.weights, torch.arange(len(flat)), sums.cpu(), rule, rows.state, keys)
@@ -290,6 +291,7 @@ class CachedStore(Store):
             tables = self.groups[group].tables
             return tables.rows.take(tables.kind, flat)
         storage = self.storages[group]
+        self.reads.now(group, flat)
         with self.lock:
             fetched = self.host.fetch(group, flat)
             rows = self.slot_memory.staging_rows(storage.kind, len(flat))
@@ -432,6 +434,7 @@ class CachedStore(Store):
             slots = self.slot_map.local(group, installed[chosen][found])
             for some, here in zip(flat.split(_CHUNK), slots.split(_CHUNK), strict=True):
                 fetched = storage.kind.allocate(len(some), self.slot_memory.device)
+                self.reads.now(group, some)
                 staged = self.host.fetch(group, some)
                 fetched.copy(staged)
                 storage.rows.put(self.slot_memory.indices(here), fetched)

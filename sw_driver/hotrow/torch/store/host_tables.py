@@ -29,15 +29,13 @@ class HostTables:
         self._delayed: deque[tuple] = deque()
         self._lock = threading.Lock()
 
-    def fetch(self, group, flat, listed=None, present=False):
+    def fetch(self, group, flat, listed=None):
         """Copies of distinct flat rows int64[n], in memory of `staging`: Rows.
 
-        `listed` are these rows by the device's tables, if that is known; `present` says that
-        they were read ahead.
+        `listed` are these rows by the device's tables, if that is known. Rows of tables in files
+        were read by `reads`.
         """
         self.land()
-        if not present:
-            self.reads.now(group, flat)
         count = flat.shape[0]
         rows = self.staging(group, count)
         if count:
