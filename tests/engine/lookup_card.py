@@ -55,7 +55,8 @@ class LookupCard:
         self._card = self._library.lookup_make(geometry.ctypes.data, threads)
 
     def __del__(self):
-        self._library.lookup_free(self._card)
+        if hasattr(self, "_card"):
+            self._library.lookup_free(self._card)
 
     def map(self, address, array, writable):
         """Put a uint8 array at a device address."""

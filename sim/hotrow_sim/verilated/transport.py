@@ -60,11 +60,12 @@ class Device:
     """
 
     name = "sim"
+    _device = None
 
     def __init__(self, config: Config, behaviour, trace=None, dram=None, litedram=False):
         self.config, self.ports = config, port_names(config)
         self._behaviour, self._dram, self._litedram = behaviour, dram, litedram
-        self._device, self._trace = None, trace
+        self._trace = trace
         if trace is not None:
             write_signal_list(trace, config)
         self._library = _load(str(device_library(config, trace is not None, litedram)), litedram)

@@ -276,7 +276,7 @@ def test_every_refusal(queue):
 def test_the_first_check_that_fails_decides(queue, opcode, gaps, pauses):
     rng = np.random.default_rng(5)
     pairs = list(combinations(WRONG, 2))
-    selected = [pairs[i] for i in rng.choice(len(pairs), 200, replace=False)]
+    selected = [pairs[i] for i in rng.choice(len(pairs), 120, replace=False)]
     base = legal(opcode, defined_flags(opcode), count=12)
     commands = [changed(base, **first, **{
         name: value for name, value in second.items() if name not in first})

@@ -99,7 +99,7 @@ def test_equals_the_model_on_a_wide_bus():
 @pytest.mark.slow
 @pytest.mark.parametrize("card", [TINY, STARVED, ONE_LANE], ids=lambda card: card.name)
 def test_stalls_change_nothing(card):
-    play(PlanBench(card, LAST_ROWS, RAGGED, RAGGED), policy("freq") | PlanFlag.ADMIT, batches=6,
+    play(PlanBench(card, LAST_ROWS, RAGGED, RAGGED), policy("freq") | PlanFlag.ADMIT, batches=4,
          seed=2, ids=30)
 
 

@@ -55,7 +55,7 @@ def test_lists_equal_golden(config, gaps, pauses):
 @pytest.mark.parametrize("config, gaps, pauses", [
     pytest.param(TINY, RAGGED, (0, 2, 0, 0, 30), id="both"),
     pytest.param(TINY, STEADY, STEADY, id="steady", marks=pytest.mark.slow),
-    pytest.param(ONE_CHOICE, RAGGED, (0, 2, 0, 0, 30), id="one-choice", marks=pytest.mark.slow),
+    pytest.param(ONE_CHOICE, RAGGED, (0, 2, 0, 0, 30), id="one-choice", marks=pytest.mark.long),
     pytest.param(WIDE, STEADY, STEADY, id="bus-64", marks=pytest.mark.long)])
 def test_lists_through_the_crossbar(config, gaps, pauses):
     first = rows(config, 60, seed=5, wrong=0.1)

@@ -4,18 +4,18 @@ import dataclasses
 
 import numpy as np
 import pytest
-from amaranth.sim import Simulator
 from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.reader.length_buffer import LengthBuffer
 
+from tests.support.simulation import Simulation, built
+
 CONFIG = dataclasses.replace(preset("tiny"), batch_samples=64)
-PERIOD = 1e-8
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_only_kept_words_leave_and_in_order(seed):
     """Groups of up to all rows enter, also while nobody takes the words before."""
-    dut, rng = LengthBuffer(CONFIG), np.random.default_rng(seed)
+    dut, rng = built(LengthBuffer, CONFIG), np.random.default_rng(seed)
     rows, sent, kept, left = dut.rows, [], [], []
     share, filled = [0.0, 0.02, 0.5, 1.0][seed], 0  # of cycles in which a word is taken
 
@@ -56,9 +56,8 @@ def test_only_kept_words_leave_and_in_order(seed):
                 left.append(word)
                 assert left[-1] == kept[len(left) - 1], f"word {len(left)}, seed {seed}"
 
-    simulator = Simulator(dut)
-    simulator.add_clock(PERIOD)
-    simulator.add_testbench(enter)
-    simulator.add_testbench(take, background=True)
-    simulator.run()
+    simulation = Simulation.of(dut)
+    simulation.add(enter)
+    simulation.add(take, background=True)
+    simulation.run()
     assert filled and left == kept, f"seed {seed}"
