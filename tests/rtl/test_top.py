@@ -266,7 +266,7 @@ def test_registers_events_and_memory_errors():
 
         await card.table(ctx, 0, card.put(weights()))
         source = card.put(np.arange(4, dtype=np.uint32))
-        card.ports["list_bus"].fail_range(MEMORY_AT + source, 4, SLVERR)
+        card.ports["list_bus"].fail_range(MEMORY_AT + source, 16, SLVERR)
         batch = {"source": source, "count": 4, "samples": 4, "table_count": 1}
         failed = await card.do(ctx, "LOOKUP", Opcode.OBSERVE, **batch)
         assert failed["status"] == Status.SLVERR and failed["lookups"] == 0
