@@ -14,6 +14,8 @@ from collections import Counter
 import numpy as np
 import torch
 from hotrow.contract.errors import Error
+from hotrow.ids import index as id_index
+from hotrow.ids.map import Expiry, IdMap, LeastCount
 from hotrow.kernels import copying, grouping, ids, library, listing, pooling, updating
 from hotrow.operands.integers import numbered
 from hotrow.torch import SGD, Adagrad, RowwiseAdagrad
@@ -250,8 +252,29 @@ def number(draw):
     return lambda: [*numbered(keys)]
 
 
+def map_ids(draw):
+    """A map of ids: the compiled index beside the one by a dict."""
+    rows, among = 2 + draw.size(), draw.choice((5, 60))
+    admission = draw.choice((None, LeastCount(2, width=64)))
+    expiry = draw.choice((None, Expiry(age=2), Expiry(below=2, every=2)))
+    batches = [draw.values(draw.size(), 0, among) for _ in range(1 + draw.size(6))]
+
+    def call():
+        ids = IdMap(rows, admission, expiry, seed=rows, threads=torch.get_num_threads())
+        found = []
+        for number, batch in enumerate(batches):
+            made = ids.plan(batch)
+            found += [made.rows, made.admitted_rows, made.expired_rows, ids.find(batch[::-1])]
+            ids.done(max(0, number - 1))
+        ids.grow()
+        state = ids.state()
+        return [*found, ids.find(batches[0]), IdMap.from_state(state).items()[1],
+                *(state[name] for name in ("ids", "counts", "last", "sketch"))]
+    return call
+
+
 PASSES = (flatten, group, pool, sums, update, finite, copy, assign, mark, place, select, locate,
-          hits, number)
+          hits, number, map_ids)
 
 
 def same(one, other):
@@ -288,7 +311,7 @@ def main():
         made = PASSES[seed % len(PASSES)]
         found = []
         for loaded in (native, absent):
-            for module in (ids, grouping, pooling, updating, copying, listing):
+            for module in (ids, grouping, pooling, updating, copying, listing, id_index):
                 module.library = lambda loaded=loaded: loaded
             library.library = lambda loaded=loaded: loaded
             torch.manual_seed(seed)
