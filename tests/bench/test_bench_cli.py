@@ -136,8 +136,7 @@ def test_overlap_over_the_model(bench):
 @pytest.mark.slow
 def test_rows_move_while_the_next_batch_is_split(bench):
     """Near the larger of both, not their sum; a first SPLIT and a last GATHER are alone."""
-    code, result, _ = bench(*OVERLAP, "--batch", "512", "--lookups", "130000", "--latency", 4,
-                            "--json")
+    code, result, _ = bench(*OVERLAP, "--lookups", "260000", "--latency", 4, "--json")
     split, gather = result["split_cycles"], result["gather_cycles"]
     assert code == 0 and result["agrees"] and result["batches"] == 10
     assert 0.5 < split / gather < 2, "one of them takes so little that nothing is shown"
