@@ -51,7 +51,8 @@ def ship(folder: Path) -> list[Path]:
     Error
         There is no compiler, or it failed at the lowest level: with its message.
     """
-    command, built = compiler.required(), []
+    command = compiler.required()
+    built: list[Path] = []
     names = list(_X86_64) if platform.machine() == "x86_64" else [platform.machine()]
     for name in reversed(names):
         target = [f"-march={name}"] if name in _X86_64 else []
