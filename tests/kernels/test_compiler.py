@@ -57,6 +57,20 @@ def test_a_change_compiles_what_it_touches(empty_cache, tmp_path, source):
     assert len(first) == 2 and len(more) == 3 and more.items() > first.items()
 
 
+@pytest.mark.parametrize("at", ["-c", "-shared"])
+def test_sources_that_change_meanwhile(empty_cache, tmp_path, source, monkeypatch, at):
+    """Nothing is kept under the name of other sources."""
+    slow = tmp_path / "slow"
+    slow.write_text(f'#!/bin/sh\n{" ".join(compiler.find_compiler())} "$@" || exit 1\n'
+                    f'case "$*" in *{at}*) echo "// changed" >> "{source}"; esac\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("CXX", str(slow))
+    with pytest.raises(Error, match="changed"):
+        compiler.load("answer", [source])
+    assert not list(empty_cache.glob("*.so"))
+    assert len(list((empty_cache / "objects").glob("*.o"))) == (at == "-shared")
+
+
 def test_options_of_cxx_win(empty_cache, source, monkeypatch):
     source.write_text(SOURCE.replace("42", "MARCH").replace("{", "{\n#ifdef __OPTIMIZE__\n"
                       "#define MARCH 1\n#else\n#define MARCH 0\n#endif\n"))

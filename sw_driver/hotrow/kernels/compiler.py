@@ -135,6 +135,9 @@ def _load(command, sources, headers, library):
         print(f"hotrow: compiling {library.stem.partition('-')[0]} with {command[0]}, once",
               file=sys.stderr)
         compile_library(command, FLAGS, sources, headers, library, library.parent / "objects")
+        if _digest(command, (*sources, *headers)) not in library.name:
+            library.unlink()
+            raise Error("the sources changed while they were compiled: start again")
         return open_library(library)
 
 
@@ -206,17 +209,25 @@ def compile_library(command, flags, sources, headers, library, objects):
     """
     options = [*flags, *(option for option in command[1:] if option.startswith("-"))]
     objects.mkdir(exist_ok=True, parents=True)
-    kept = [objects / f"{source.stem}-{_digest(command, _included(source, headers), flags)}.o"
-            for source in sources]
+
+    def kept(source):
+        digest = _digest(command, _included(source, headers), flags)
+        return objects / f"{source.stem}-{digest}.o"
+    built = list(map(kept, sources))
     with tempfile.TemporaryDirectory(dir=objects) as folder:
-        def build(source, built):
-            if built.exists():
+        def build(source, target):
+            if target.exists():
                 return None
-            return _run([*command, *options, "-c", str(source)], Path(folder) / built.name, built)
+            failure = _run([*command, *options, "-c", str(source)], Path(folder) / target.name,
+                           target)
+            if not failure and kept(source) != target:
+                target.unlink()
+                return f"{source} changed meanwhile: start again"
+            return failure
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            failures = [*pool.map(build, sources, kept)]
+            failures = [*pool.map(build, sources, built)]
         if not any(failures):
-            failures = [_run([*command, *options, "-shared", *map(str, kept)],
+            failures = [_run([*command, *options, "-shared", *map(str, built)],
                              Path(folder) / library.name, library)]
     for failure in filter(None, failures):
         raise Error(f"{command[0]} could not build {library.stem}:\n{failure}")
