@@ -111,7 +111,7 @@ def differences(one, other):
 def _drain(host, round_, first, halts):
     """Wait for both queues; resume halted queues and abort WAITs without a SIGNAL."""
     control = {queue: Queue.ENABLE | Queue.HALT_ON_ERROR * round_.halt[queue] for queue in QUEUES}
-    before = None
+    before, aborted = None, {queue: set() for queue in QUEUES}
     while True:
         unfinished, seen = 0, {}
         for number, queue in enumerate(QUEUES):
@@ -121,7 +121,11 @@ def _drain(host, round_, first, halts):
             if state & 0xFF == State.HALTED:
                 halts[queue].append(position)
                 host.write(f"{queue}_CONTROL", control[queue] | Queue.RESUME)
-            elif state & State.WAITING and position in round_.aborts[queue]:
+            # STATE is that of this WAIT if COMPLETED was the same before, and one abort ends it: a
+            # second one could end the WAIT after it.
+            elif (state & State.WAITING and before and before[queue] == completed
+                    and position in round_.aborts[queue] - aborted[queue]):
+                aborted[queue].add(position)
                 host.write(f"{queue}_CONTROL", control[queue] | Queue.ABORT)
             if completed == host.tail[queue]:  # it may have halted since STATE was read
                 state = host.read(f"{queue}_STATE") if state & 0xFF != State.HALTED else state
