@@ -144,6 +144,17 @@ def test_paths_that_cannot_be_files(tmp_path, config):
                         (tmp_path / "none" / "user", "make its folder")):
         with pytest.raises(Error, match=words):
             opened(replace(config, path=path))
+    os.mkfifo(tmp_path / "pipe")
+    for path, words in (("", "name a file in that folder"),
+                        (tmp_path / "pipe", "a device or a pipe")):
+        with pytest.raises(Error, match=words):
+            opened(replace(config, path=path))
+    assert (tmp_path / "pipe").exists()
+    for path in (3, [config.path], "a\0b"):
+        with pytest.raises(Error, match="path is the name of a file, not"):
+            replace(config, path=path)
+    with pytest.raises(Error, match="leave path out, or ids='any'"):
+        replace(config, ids="any")
     (tmp_path / "file").touch()
     with pytest.raises(Error, match="its folder is a file"):
         opened(replace(config, path=tmp_path / "file" / "user"))

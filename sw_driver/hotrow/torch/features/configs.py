@@ -56,7 +56,7 @@ class TableConfig:
     ids: str = "rows"
     admission: LeastCount | Probability | None = None
     expiry: Expiry | None = None
-    path: str | None = None
+    path: str | os.PathLike[str] | None = None
 
     def __post_init__(self):
         if isinstance(self.feature_names, str):
@@ -77,7 +77,10 @@ class TableConfig:
         if self.ids == "rows" and (self.admission or self.expiry):
             raise Error(f"table {self.name!r}: admission and expiry need ids='any'")
         if self.path is not None:
-            object.__setattr__(self, "path", os.fspath(self.path))
+            given = self.path
+            if not isinstance(given, (str, bytes, os.PathLike)) or "\0" in os.fsdecode(given):
+                raise Error(f"table {self.name!r}: path is the name of a file, not {given!r}")
+            object.__setattr__(self, "path", os.fsdecode(given))
             if self.ids != "rows":
                 raise Error(f"table {self.name!r}: a file holds rows and not the ids that have "
                             f"them: leave path out, or ids={self.ids!r}")

@@ -30,7 +30,7 @@ class ReadAhead:
     def __init__(self, tables):
         self._tables = tuple(tables)
         self.any = any(each.spans is not None for each in self._tables)
-        self._pool = ThreadPoolExecutor(_THREADS, "hotrow-read") if self.any else None
+        self._pool = ThreadPoolExecutor(_THREADS, "hotrow-read")  # starts a thread when it must
         self._lock, self._running, self._since, self._read = threading.Lock(), 0, 0.0, 0.0
         self.exposed = 0.0
         self.clock = time.perf_counter

@@ -7,6 +7,7 @@ import json
 import mmap
 import os
 import shutil
+import stat
 import tempfile
 import warnings
 from itertools import accumulate
@@ -165,10 +166,14 @@ class TableFile:
             advice = {
                 errno.ENOENT: "make its folder", errno.ENOTDIR: "its folder is a file",
                 errno.EISDIR: "name a file in that folder",
-            }.get(error.errno, "training writes rows: name a file that this user may write")
+            }.get(error.errno or 0, "training writes rows: name a file that this user may write")
             raise self._error(f"cannot be opened for writing ({error.strerror}): {advice}"
                               ) from error
-        return os.fdopen(handle, "r+b", buffering=0)
+        file = os.fdopen(handle, "r+b", buffering=0)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            file.close()
+            raise self._error("is a device or a pipe: name a file")
+        return file
 
     def _lock(self):
         try:

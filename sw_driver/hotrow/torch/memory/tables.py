@@ -64,12 +64,12 @@ class EmbeddingTables:
     def __init__(self, cardinalities, dim, initial_state=None, state="row", dtype=torch.float32,
                  device="cpu", columns=None, paths=None, names=(), optimizer=""):
         self.cardinalities, self.dim = tuple(cardinalities), dim
-        in_files = any(paths or ())
+        in_files = any(path is not None for path in paths or ())
         padded = self._padded(FILE_ALIGNMENT if in_files else ALIGNMENT)
         self.first = np.cumsum([0, *padded[:-1]])
         self.kind = RowKind(dim, None if initial_state is None else state, dtype, columns)
         self.files: list[TableFile | None] = [None] * len(padded)
-        self.spans = None
+        self.spans: torch.Tensor | None = None
         if in_files:
             self._open_files(paths, names, optimizer, padded)
         else:

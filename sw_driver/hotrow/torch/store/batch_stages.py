@@ -45,15 +45,13 @@ class BatchStages:
         self._depth, self._look_ahead, self._cold = depth, look_ahead, cold
         self._marked = 0  # batches whose rows were marked
         self.released, self.inserted = memory.record_event(), None
-        self.stages = Stages([
+        self.stages = (_PlanFirst if host.reads.any else Stages)([
             Stage("plan", self.may_plan, self.plan),
             Stage("collect", self.may_collect, self.collect),
             Stage("exchange", lambda number: number < self.stages.through("collect"),
                   self.exchange),
             Stage("insert", lambda number: number < self.stages.through("exchange"), self.insert),
         ], workers, before)
-        if host.reads.any:
-            self.stages.choose = _plan_first
 
     def restart(self):
         """Follow a clear of the directory: the next batch is the device's batch 0."""
@@ -211,8 +209,10 @@ class BatchStages:
         transfer.uploaded = None
 
 
-def _plan_first(ready):
-    """Choose the first stage, whose reads from files take longest, else the last one that can run;
-    -1 if there is none."""
-    found = list(ready)
-    return 0 if 0 in found else next(iter(found), -1)
+class _PlanFirst(Stages):
+    """Stages whose first begins reads from files, which take longest: it comes before the others.
+    """
+
+    def choose(self, ready):
+        found = list(ready)
+        return 0 if 0 in found else next(iter(found), -1)

@@ -14,6 +14,7 @@ from ...device import Device
 from ...kernels.updating import update_rows
 from ...operands.results import RowList
 from ..features.grouping import Request
+from ..memory.read_ahead import ReadAhead
 from ..memory.slot_memory import SlotMemory, to_device
 from ..memory.slots import SlotStorage
 from ..optim.arithmetic import updated
@@ -64,6 +65,7 @@ class CachedStore(Store):
     statistics: CacheStatistics
     batch_stages: BatchStages
     micro_batches: MicroBatches
+    reads: ReadAhead
 
     def __init__(self, groups, device, policy, depth=4, look_ahead=2, workers=0, share=1,
                  before=None, memory=None, cold=None, owns_device=False):
