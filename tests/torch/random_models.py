@@ -1,6 +1,11 @@
 """Small models with `nn.EmbeddingBag`s of every property, and loops that train them."""
 
 import copy
+import io
+import pickle
+import threading
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -9,6 +14,9 @@ from hotrow.torch import convert
 from hotrow.torch.optim.rules import OPTIMIZERS
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn.utils import prune
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.checkpoint import checkpoint
 
 
 class Scaled(nn.EmbeddingBag):
@@ -80,6 +88,15 @@ class BagCase:
                 change()
         return bag
 
+    def empty(self, samples):
+        """Arguments of a call for that many samples, no lookup where the form allows it."""
+        generator = torch.Generator().manual_seed(0)
+        given = self.draw(samples, generator)
+        if len(given) > 1 and given[1] is not None:
+            given = [given[0][:0], torch.zeros_like(given[1]),
+                     *(weights[:0] for weights in given[2:])]
+        return given
+
     def draw(self, samples, generator):
         """Arguments of a call for that many samples."""
         integers = torch.int32 if self.form == "int32" else torch.int64
@@ -120,6 +137,7 @@ class ModelCase:
     schedule: bool
     announced: bool
     events: dict = field(default_factory=dict)
+    function: str = ""  # of FUNCTIONS, for the event "apply"
 
     @property
     def words(self):
@@ -141,6 +159,114 @@ INITIAL = 0.1
 PEERS = {"sgd": torch.optim.SGD,
          "adagrad": partial(torch.optim.Adagrad, initial_accumulator_value=INITIAL)}
 EVENTS = ("evaluate", "resume", "copy", "drop", "write", "freeze", "narrow")
+HARD_EVENTS = (*EVENTS, "fail", "thread", "empty", "apply")
+
+
+def _saved(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+def _hooked(model, loss, register):
+    handle = register(lambda *_: None)
+    loss()
+    handle.remove()
+
+
+def _frozen(model, loss):
+    trains = [each.requires_grad for each in model.parameters()]
+    model.requires_grad_(False)
+    loss()
+    for each, was in zip(model.parameters(), trains, strict=True):
+        each.requires_grad_(was)
+
+
+def _grads(model):
+    return [each for each in model.parameters() if each.requires_grad]
+
+
+# Functions of PyTorch that touch parameters or results, by name: of a model and a function that
+# computes its loss. Whether they work or are refused, the model afterwards trains as before.
+FUNCTIONS = {
+    "autograd.grad": lambda model, loss: torch.autograd.grad(
+        loss(), _grads(model), allow_unused=True),
+    "grad of a part": lambda model, loss: torch.autograd.grad(loss(), [model.top.weight]),
+    "inputs": lambda model, loss: loss().backward(inputs=[model.top.weight]),
+    "retain_graph": lambda model, loss: [each.backward(retain_graph=True) for each in 2 * [loss()]],
+    "create_graph": lambda model, loss: torch.autograd.grad(
+        loss(), [model.top.bias], create_graph=True),
+    "vjp": lambda model, loss: torch.autograd.functional.vjp(
+        lambda scale: loss() * scale, torch.ones(())),
+    "jacobian": lambda model, loss: torch.autograd.functional.jacobian(
+        lambda scale: loss() * scale, torch.ones(())),
+    "hvp": lambda model, loss: torch.autograd.functional.hvp(
+        lambda scale: loss() * scale.square(), torch.ones(())),
+    "checkpoint": lambda model, loss: checkpoint(loss, use_reentrant=False).backward(),
+    "saved_tensors_hooks": lambda model, loss: _within(torch.autograd.graph.save_on_cpu(), loss),
+    "no_grad": lambda model, loss: _within(torch.no_grad(), loss),
+    "inference_mode": lambda model, loss: _within(torch.inference_mode(), loss),
+    "anomaly": lambda model, loss: _within(torch.autograd.set_detect_anomaly(True), loss),
+    "autocast": lambda model, loss: _within(torch.autocast("cpu", torch.bfloat16), loss),
+    "clip_grad_norm_": lambda model, loss: (
+        loss().backward(), nn.utils.clip_grad_norm_(model.parameters(), 0.1)),
+    "clip_grad_value_": lambda model, loss: (
+        loss().backward(), nn.utils.clip_grad_value_(model.parameters(), 0.1)),
+    "clip_grads_with_norm_": lambda model, loss: (loss().backward(),
+        nn.utils.clip_grads_with_norm_(model.parameters(), 0.1, torch.ones(()))),
+    "get_total_norm": lambda model, loss: nn.utils.get_total_norm(_grads(model)),
+    "parameters_to_vector": lambda model, loss: nn.utils.parameters_to_vector(model.parameters()),
+    "penalty": lambda model, loss: sum(
+        each.square().sum() for each in model.parameters()).backward(),
+    "norms": lambda model, loss: [each.norm() for each in model.parameters()],
+    "detached": lambda model, loss: [each.detach().sum() for each in model.parameters()],
+    "scaled grad": lambda model, loss: (loss().backward(), [
+        each.grad.mul_(2) for each in model.parameters() if each.grad is not None]),
+    "hook on a parameter": lambda model, loss: [_hooked(model, loss, each.register_hook)
+                                                for each in _grads(model)],
+    "hook after accumulation": lambda model, loss: [
+        _hooked(model, loss, each.register_post_accumulate_grad_hook) for each in _grads(model)],
+    "forward hook": lambda model, loss: _hooked(model, loss, model.register_forward_hook),
+    "forward hook of a bag": lambda model, loss: _hooked(
+        model, loss, model.bags[0].register_forward_hook),
+    "backward hook": lambda model, loss: _hooked(model, loss, model.register_full_backward_hook),
+    "state_dict": lambda model, loss: model.load_state_dict(copy.deepcopy(model.state_dict())),
+    "own state": lambda model, loss: model.load_state_dict(model.state_dict()),
+    "wrong state": lambda model, loss: model.load_state_dict({"other": torch.ones(1)}),
+    "deepcopy": lambda model, loss: copy.deepcopy(model),
+    "pickle": lambda model, loss: pickle.loads(pickle.dumps(model)),
+    "save": lambda model, loss: _saved(model),
+    "apply": lambda model, loss: model.apply(lambda module: None),
+    "train": lambda model, loss: model.train(model.training),
+    "requires_grad_": _frozen,
+    "average": lambda model, loss: AveragedModel(model).update_parameters(model),
+    "prune a copy": lambda model, loss: prune.l1_unstructured(
+        copy.deepcopy(model).bags[0], "weight", 0.5),
+    "weight_norm of a copy": lambda model, loss: nn.utils.parametrizations.weight_norm(
+        copy.deepcopy(model).bags[0]),
+    "assign to a copy": lambda model, loss: setattr(
+        copy.deepcopy(model).bags[0], "weight", nn.Parameter(torch.zeros(1, 1))),
+    "script": lambda model, loss: torch.jit.script(model),
+    "functional_call": lambda model, loss: torch.func.functional_call(
+        model.top, dict(model.top.named_parameters()), (torch.ones(1, model.top.in_features),)),
+    "stack_module_state": lambda model, loss: torch.func.stack_module_state([model.top]),
+    "moments of a copy": lambda model, loss: torch.optim.Adam(copy.deepcopy(model).parameters()),
+    "zero_grad": lambda model, loss: (loss().backward(), model.zero_grad(set_to_none=False)),
+    "weight": lambda model, loss: [bag.weight.mean() for bag in model.bags],
+    "weight in numpy": lambda model, loss: [bag.weight.detach().float().numpy().sum()
+                                            for bag in model.bags],
+    "in place": lambda model, loss: loss().mul_(2).backward(),
+}
+
+
+def _within(context, loss):
+    with context:
+        loss()
+
+
+class Planted(Exception):
+    """An exception of a user's code."""
 
 
 def chosen(draw, names, one_in):
@@ -168,7 +294,7 @@ def bag_cases(draw):
 
 
 @st.composite
-def model_cases(draw):
+def model_cases(draw, events=EVENTS):
     steps, clip = draw(st.integers(2, 4)), draw(st.booleans())
     bags = draw(st.lists(bag_cases(), min_size=1, max_size=3))
     announced = draw(st.booleans())
@@ -187,7 +313,12 @@ def model_cases(draw):
         draw(st.sampled_from(("scratchpipe", "freqcache", "hotline"))),
         draw(st.sampled_from((1, 2))), optimizer, options, steps, draw(st.integers(1, 2)), clip,
         draw(st.booleans()), announced,
-        {name: draw(st.integers(1, steps - 1)) for name in sorted(chosen(draw, EVENTS, 3))})
+        {name: draw(st.integers(1, steps - 1)) for name in sorted(chosen(draw, events, 3))},
+        draw(st.sampled_from(list(FUNCTIONS))) if "apply" in events else "")
+
+
+def planted(*_):
+    raise Planted
 
 
 class Model(nn.Module):
@@ -265,7 +396,7 @@ class Run:
         """The outcome: (outputs, weights of the bags)."""
         self.copies = []
         for step in range(self.case.steps):
-            for name in (each for each in EVENTS if self.case.events.get(each) == step):
+            for name in (each for each in HARD_EVENTS if self.case.events.get(each) == step):
                 getattr(self, name)()
             self.backward(self.case.accumulate)
             self.step()
@@ -295,7 +426,53 @@ class Run:
         for each in self.optimizers:
             each.zero_grad()
 
+    def loss(self):
+        found = self.model(self.draw())
+        return nn.functional.smooth_l1_loss(found, torch.zeros_like(found))
+
     # Events.
+
+    def fail(self):
+        """Exceptions in forward and backward, whose gradients are dropped."""
+        handle = self.model.top.register_forward_pre_hook(planted)
+        with suppress(Planted):
+            self.loss().backward()
+        handle.remove()
+        loss = self.loss()
+        if loss.requires_grad:
+            beside = torch.ones((), requires_grad=True)
+            scale = beside * 1
+            scale.register_hook(planted)
+            with suppress(Planted):
+                (loss * scale).backward()
+        self.model.zero_grad()
+
+    def thread(self):
+        """A batch whose forward and backward run on another thread."""
+        thread = threading.Thread(target=self.backward, args=(1,))
+        thread.start()
+        thread.join()
+
+    def empty(self):
+        """A batch of no samples, and one without a lookup, whose gradients are dropped."""
+        for samples in (0, 1):
+            given = [bag.empty(samples) for bag in self.case.bags]
+            loss = self.model(given).sum()
+            if loss.requires_grad:
+                loss.backward()
+        self.model.zero_grad()
+
+    def apply(self):
+        """Some function of PyTorch."""
+        state, name = self.generator.get_state(), self.case.function
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                FUNCTIONS[name](self.model, self.loss)
+        except Exception as error:
+            self.refused = error
+        self.generator.set_state(state)
+        self.model.zero_grad()
 
     def evaluate(self):
         training = [(module, module.training) for module in self.model.modules()]

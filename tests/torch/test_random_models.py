@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from torch import nn
 
 from tests.torch import random_models
-from tests.torch.random_models import Run, model_cases
+from tests.torch.random_models import HARD_EVENTS, Run, model_cases
 
 # Derandomized: the same models in every run. A failure prints its model, shrunk.
 SETTINGS = settings(max_examples=100, derandomize=True, database=None, deadline=None,
@@ -75,6 +75,13 @@ def test_random_models(case):
 @settings(SETTINGS, max_examples=2000)
 @given(model_cases())
 def test_many_random_models(case):
+    check(case)
+
+
+@pytest.mark.long
+@settings(SETTINGS, max_examples=600)
+@given(model_cases(events=HARD_EVENTS))
+def test_random_models_with_errors_threads_and_functions_of_pytorch(case):
     check(case)
 
 
