@@ -1,17 +1,17 @@
 """Cards with a link to their host: accelerator, memory and link endpoint, wired."""
 
-from amaranth import Module
+from amaranth import ClockSignal, Instance, Module, ResetSignal, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import Flow, In, Out, connect, flipped
 from hotrow_rtl.config import Config
+from hotrow_rtl.emit.verilog import TOP_MODULE, flat_ports
 from hotrow_rtl.host.register_block import REGISTER_ADDRESS_WIDTH
+from hotrow_rtl.top import Top
 
 from .block_memory import BlockMemory
-from .core import Core
 from .dram.controller import Controller
 from .dram.memory import DramMemory, dram_bus
 from .ethernet.core import EthernetCore, rgmii_pins
-from .ethernet.idle_timer import IdleTimer
 from .ethernet.layouts import PEER_BYTES
 from .ethernet.port import UdpPort
 from .link.endpoint import LinkEndpoint
@@ -20,6 +20,62 @@ from .uart.port import UartPort
 WINDOW = 4  # outstanding requests; each needs space for its frame and its reply
 BLOCK_LOG2 = 8  # log2 of the bytes per bit of the written-block bitmap
 IDLE_MS = 1000  # less than the time that the driver waits for a card to accept it
+
+
+class IdleTimer(wiring.Component):
+    """Assert `expired` when `restart` has been low for a number of cycles.
+
+    Parameters
+    ----------
+    cycles : int
+        Cycles until `expired`.
+
+    Attributes
+    ----------
+    restart : In(1)
+    expired : Out(1)
+        High after reset.
+
+    Timing
+    ------
+    `expired` falls in the cycle after `restart`, and rises `cycles` cycles later.
+    """
+
+    restart: In(1)
+    expired: Out(1)
+
+    def __init__(self, cycles):
+        if cycles < 1:
+            raise ValueError(f"cycles must be at least 1, not {cycles}")
+        self.cycles = cycles
+        super().__init__()
+
+    def elaborate(self, platform):
+        m = Module()
+        cycles_left = Signal(range(self.cycles + 1))
+        m.d.comb += self.expired.eq(cycles_left == 0)
+        with m.If(self.restart):
+            m.d.sync += cycles_left.eq(self.cycles)
+        with m.Elif(~self.expired):
+            m.d.sync += cycles_left.eq(cycles_left - 1)
+        return m
+
+
+class Core(Top):
+    """`Top` as an instance; the design must include the Verilog that `emit` writes.
+
+    Parameters, Attributes and Timing: see `Top`.
+    """
+
+    def elaborate(self, platform):
+        m = Module()
+        directions = ("i" if member.flow is Flow.In else "o"
+                      for _, member, _ in self.signature.flatten(self))
+        ports = zip(directions, flat_ports(self).items(), strict=True)
+        m.submodules.core = Instance(
+            TOP_MODULE, i_clk=ClockSignal(), i_rst=ResetSignal(allow_reset_less=True),
+            **{f"{direction}_{name}": value for direction, (name, (value, _)) in ports})
+        return m
 
 
 class Card(wiring.Component):

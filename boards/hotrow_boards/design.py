@@ -1,19 +1,120 @@
 """The design of a board: a card on the board's serial or network pins, at the card's clock."""
 
-from amaranth import ClockDomain, Elaboratable, Module
-from amaranth.lib.wiring import connect
+import re
+
+from amaranth import ClockDomain, Elaboratable, Instance, Module, Mux, Signal
+from amaranth.build import Subsignal
+from amaranth.lib import io, wiring
+from amaranth.lib.wiring import In, connect
 from hotrow_rtl.emit.verilog import emit
 
 from .board import Board, Variant
 from .card import UartCard, UdpCard
 from .clocking import PllClock
-from .dram.controller import Controller, generate
+from .dram.controller import Controller, Dram, generate
 from .dram.core import DramCore
-from .dram.pins import core_pins, without_idle_terminations
-from .ethernet.core import ethernet_verilog
-from .ethernet.phy import RgmiiPhy
+from .ethernet.core import LINE_MHZ, ethernet_verilog, rgmii_pins
+from .ethernet.station import Rgmii
 
 TOP = "top"
+
+
+# (name in LiteDRAM, in the platform); a board has some of them.
+_OUTPUTS = (("a", "a"), ("ba", "ba"), ("ras_n", "ras"), ("cas_n", "cas"), ("we_n", "we"),
+            ("cke", "clk_en"), ("odt", "odt"), ("dm", "dm"), ("dm", "dqm"), ("cs_n", "cs"),
+            ("reset_n", "rst"))
+
+
+_RESET_MS = 20  # gigabit PHYs need at most 10
+
+
+class RgmiiPhy(wiring.Component):
+    """Connect the pins of a PHY and reset it.
+
+    The management interface is not used: the board's straps configure the PHY.
+
+    Parameters
+    ----------
+    rgmii : Rgmii
+    clock_khz : int
+
+    Attributes
+    ----------
+    pins : In(rgmii_pins)
+
+    Timing
+    ------
+    The reset of the PHY ends 20 ms after the reset of the domain.
+    """
+
+    pins: In(rgmii_pins)
+
+    def __init__(self, rgmii: Rgmii, clock_khz):
+        self.rgmii, self.clock_khz = rgmii, clock_khz
+        super().__init__()
+
+    def elaborate(self, platform):
+        m = Module()
+        # The clock needs its bare pin, for the constraint.
+        pins = platform.request("eth_rgmii", self.rgmii.number, dir={"rx_clk": "-"})
+        platform.add_clock_constraint(pins.rx_clk.io, LINE_MHZ * 1e6)
+        m.submodules.rx_clk = rx_clk = io.Buffer("i", pins.rx_clk)
+        rx_ctl, tx_ctl = (
+            getattr(pins, f"{side}_ctrl", None) or getattr(pins, f"{side}_ctl")
+            for side in ("rx", "tx"))  # platforms use either name
+        cycles = _RESET_MS * self.clock_khz
+        cycles_left = Signal(range(cycles), init=cycles - 1)
+        m.d.sync += cycles_left.eq(Mux(cycles_left == 0, 0, cycles_left - 1))
+        m.d.comb += [
+            self.pins.rx_clk.eq(rx_clk.i),
+            self.pins.rx_ctl.eq(rx_ctl.i),
+            self.pins.rx_data.eq(pins.rx_data.i),
+            pins.tx_clk.o.eq(self.pins.tx_clk),
+            tx_ctl.o.eq(self.pins.tx_ctl),
+            pins.tx_data.o.eq(self.pins.tx_data),
+            pins.rst.o.eq(cycles_left != 0),
+        ]
+        return m
+
+
+def core_pins(m: Module, platform, dram: Dram, domain: ClockDomain) -> dict:
+    """Arguments of the controller's instance on a board.
+
+    Parameters
+    ----------
+    m : Module
+        Receives the driver of an SDR DRAM's clock, which has the frequency of the card's.
+    platform
+    dram : Dram
+    domain : ClockDomain
+        Domain of the card. A controller of DDR3 drives it, at half the frequency of the DRAM.
+    """
+    pads = platform.request(dram.pins, 0, dir={
+        each.name: "-" for each in platform.lookup(dram.pins, 0).ios
+        if isinstance(each, Subsignal)})
+    prefix = "ddram" if dram.drives_clock else "sdram"
+    pins = {f"o_{prefix}_{name}": getattr(pads, pin).io
+            for name, pin in _OUTPUTS if hasattr(pads, pin)}
+    pins[f"io_{prefix}_dq"] = pads.dq.io
+    if not dram.drives_clock:
+        # Timing: its rising edge is half a cycle after the pins change.
+        m.submodules.dram_clock = Instance(
+            "ODDRX1F", i_D0=0, i_D1=1, i_SCLK=domain.clk, i_RST=0, o_Q=pads.clk.io)
+        return {**pins, "i_clk": domain.clk, "i_rst": 0}
+    reset = Signal()
+    if platform.default_rst:
+        reset = platform.request(platform.default_rst).i
+    # nextpnr derives the second pin of a differential pair from the first.
+    return {**pins, "o_ddram_clk_p": pads.clk.p, "io_ddram_dqs_p": pads.dqs.p,
+            "i_clk": platform.request(platform.default_clk).i, "i_rst": reset,
+            "o_user_clk": domain.clk, "o_user_rst": domain.rst}
+
+
+def without_idle_terminations(constraints: str, resource: str) -> str:
+    """Constraints with termination only on the pins that the DRAM drives, dq and dqs."""
+    card_outputs = re.compile(rf'IOBUF PORT "{resource}_0__(?!dqs?__).*')
+    return card_outputs.sub(
+        lambda line: re.sub(r"(TERMINATION|DIFFRESISTOR)=\w+ ?", "", line[0]), constraints)
 
 
 class BoardDesign(Elaboratable):

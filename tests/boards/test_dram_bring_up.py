@@ -17,10 +17,9 @@ from hotrow_boards.dram.controller import (
     generate,
     run_generator,
 )
-from hotrow_boards.dram.levelling import Levelling
+from hotrow_boards.dram.levelling import Levelling, WidestWindow
 from hotrow_boards.dram.program import Section, bring_up
 from hotrow_boards.dram.sequencer import Sequencer
-from hotrow_boards.dram.window import WidestWindow
 
 from tests.boards.generators import needs_litedram
 from tests.support.benches.stream_bench import StreamBench

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
+from hotrow_boards.card import IdleTimer
 from hotrow_boards.ethernet.datagram_fifo import DatagramFifo
-from hotrow_boards.ethernet.idle_timer import IdleTimer
 from hotrow_boards.ethernet.layouts import LARGEST_DATAGRAM
 from hotrow_rtl.contract.link_frames import COUNTERS_BYTES, LARGEST_PAYLOAD, Operation
 

@@ -15,8 +15,7 @@ from amaranth.lib import data
 from amaranth.lib.wiring import connect
 from hotrow_rtl.interfaces.records import packed_address
 from hotrow_rtl.memory.region_check import RegionCheck, access
-from hotrow_rtl.mover.addressing.address_pipeline import AddressPipeline
-from hotrow_rtl.mover.addressing.array_address import ArrayAddress
+from hotrow_rtl.mover.addressing.address_pipeline import AddressPipeline, ArrayAddress
 from hotrow_rtl.mover.addressing.row_state_gate import RowStateGate
 from hotrow_rtl.mover.port.page_splitter import crosses_page
 from hotrow_rtl.mover.port.payloads import BYTES_WIDTH

@@ -5,7 +5,7 @@ from amaranth import Elaboratable, Module, ResetInserter, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib.wiring import connect
-from hotrow_rtl.mover.flush_timer import FlushTimer
+from hotrow_rtl.mover.engine import FlushTimer
 from hotrow_rtl.mover.port.axi_read import RowReadPort
 from hotrow_rtl.mover.port.axi_write import RowWritePort
 from hotrow_rtl.mover.port.burst_tracker import BurstTracker

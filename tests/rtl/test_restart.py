@@ -42,7 +42,7 @@ from hotrow_rtl.memory.write_arbiter import WriteArbiter
 from hotrow_rtl.memory.write_client import WriteClientBuffer
 from hotrow_rtl.memory.write_port import DmaWritePort
 from hotrow_rtl.mover.addressing.lane import AddressLane
-from hotrow_rtl.mover.flush_timer import MIN_CYCLES
+from hotrow_rtl.mover.engine import MIN_CYCLES
 from hotrow_rtl.mover.port.payloads import row_transfer, transfer_setting
 from hotrow_rtl.mover.port.port import RowPort
 from hotrow_rtl.primitives.fifo import RamFifo

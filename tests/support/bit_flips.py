@@ -15,7 +15,7 @@ import numpy as np
 from hotrow_rtl.config import log2, preset
 from hotrow_sim.golden.lookup.counters import pack_key
 from hotrow_sim.golden.lookup.planner import Planner
-from hotrow_sim.golden.lookup.replacement_policy import POLICIES
+from hotrow_sim.golden.lookup.slot_table import POLICIES
 from hotrow_sim.golden.training_pipeline import TrainingPipeline, reference
 
 CARD = replace(preset("tiny"), name="flipped", directory_sets=32, directory_partitions=2)

@@ -58,7 +58,7 @@ def test_every_fault_of_the_tree_compiles(found):
 
 
 @pytest.mark.parametrize("path, first, among, not_among", [
-    ("rtl/hotrow_rtl/host/doorbell.py", "rtl/host/test_doorbell.py", "rtl/test_top.py",
+    ("rtl/hotrow_rtl/host/command_queue.py", "rtl/host/test_doorbell.py", "rtl/test_top.py",
      "rtl/test_restart.py"),
     ("rtl/hotrow_rtl/lookup/planner/window.py", "rtl/lookup/planner/test_window.py",
      "rtl/test_restart.py", "rtl/host/test_doorbell.py"),
@@ -151,7 +151,7 @@ def test_draws_repeat_and_reach_every_engine(found):
 
 def test_a_fault_is_noticed_and_the_file_restored(tmp_path):
     mutants.copy_of(ROOT, tmp_path)
-    path = Path("rtl/hotrow_rtl/host/doorbell.py")
+    path = Path("rtl/hotrow_rtl/host/command_queue.py")
     before = (tmp_path / path).read_text()
     fault = next(each for each in mutations(path, before, True)
                  if each.kind == "inverted condition")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hotrow_rtl.host.doorbell import Doorbell
+from hotrow_rtl.host.command_queue import Doorbell
 from hotrow_sim.model.command_queue import ahead
 
 from tests.support.benches.stream_bench import StreamBench, pulse

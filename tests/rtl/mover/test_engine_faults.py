@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import Status, packed_address
-from hotrow_rtl.mover.flush_timer import MIN_CYCLES
+from hotrow_rtl.mover.engine import MIN_CYCLES
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
 
 from tests.support.benches.row_bench import (

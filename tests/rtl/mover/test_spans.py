@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Status, packed_address
-from hotrow_rtl.mover.addressing.span_chunks import SpanChunks
+from hotrow_rtl.mover.addressing.lane import SpanChunks
 from hotrow_sim.cycles.mover import span_cycles
 from hotrow_sim.memory import DECERR, SLVERR, Behaviour
 

@@ -9,8 +9,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_SLOT
 from hotrow_sim.golden.lookup.counters import pack_key
 from hotrow_sim.golden.lookup.planner import NEVER, Planner
-from hotrow_sim.golden.lookup.replacement_policy import POLICIES
-from hotrow_sim.golden.lookup.slot_table import Slots
+from hotrow_sim.golden.lookup.slot_table import POLICIES, Slots
 from hotrow_sim.golden.training_pipeline import StageOffsets, TrainingPipeline, reference
 
 TINY = preset("tiny")  # 256 slots

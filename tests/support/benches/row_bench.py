@@ -11,7 +11,7 @@ from hotrow_rtl.mover.engine import RowMover
 from hotrow_sim.golden.records import ROW_RECORD
 from hotrow_sim.golden.region_check import Region, Table, unpack_address
 from hotrow_sim.memory import Behaviour, MemoryModel
-from hotrow_sim.model.move_engine import MoveEngine
+from hotrow_sim.model.device import MoveEngine
 
 from ..axi_responders import read_responder, write_responder
 from ..simulation import built

@@ -4,21 +4,100 @@ from functools import reduce
 from operator import or_
 
 from amaranth import Cat, Const, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
 from ...interfaces.lookup_payloads import DirectoryOp, bank_answer, bank_request
+from ...interfaces.table_bounds import partition, partitioned_set
 from ...primitives.bits import delay
 from ..counters.bank import CounterBank
 from ..counters.set_layout import ScanPort, scanned_entry
-from ..directory.payloads import plan_setting
-from ..directory.set_index import SetIndex
+from ..directory.payloads import plan_setting, set_tag
 from ..directory.slot_table import SlotTable, distance, latency
 from ..hashing.row_location import split_counter_key
+from ..hashing.xorshift_hardware import hash_key_hw
 from ..splitter.miss_table import MissTableBank
 from .bypass_table import BypassTable, newest_age
-from .hazard_distance import recent_hazards
+
+
+class SetIndex(wiring.Component):
+    """Hash a row once for each hash choice, and take set and tag from each hash.
+
+    Parameters
+    ----------
+    config : Config
+
+    Attributes
+    ----------
+    enable : In(1)
+        Load the row of this cycle.
+    bank_key : In(config.bank_key_width)
+    parts_log2, part : In
+        Directory partition of the row's table; see `partition`.
+    choices : Out(ArrayLayout(set_tag(config), config.directory_choices))
+        Of the row loaded last.
+
+    Timing
+    ------
+    Latency 1 cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "enable": In(1),
+            "bank_key": In(config.bank_key_width),
+            **{name: In(shape) for name, shape in partition(config).items()},
+            "choices": Out(data.ArrayLayout(set_tag(config), config.directory_choices)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self.config
+        for number, choice in enumerate(self.choices):
+            hashed = self.bank_key
+            if number:
+                hashed = hash_key_hw(m, "hash_step", hashed, number, c.bank_key_width)
+            set_ = partitioned_set(m, c, f"set{number}", hashed, self.parts_log2, self.part)
+            with m.If(self.enable):
+                m.d.sync += [
+                    choice.set.eq(set_),
+                    choice.tag.eq(hashed[c.bank_key_width - c.directory_tag_width:]),
+                ]
+        return m
+
+
+def recent_hazards(m, name, distance, set_, valid, fire_set, fire):
+    """Flag the recent cycles in which a request used the set of a new request.
+
+    Parameters
+    ----------
+    m : Module
+    name : str
+        Prefix of the signals.
+    distance : int
+        Cycles between two requests of one set.
+    set_, valid : Value
+        Set of the new request, and whether it uses one.
+    fire_set, fire : Value
+        Set of the request that enters the bank in this cycle, and whether it is a hazard to later
+        ones.
+
+    Returns
+    -------
+    Value
+        `distance` - 1 bits: bit n for the cycle n cycles before.
+    """
+    sets = [Signal.like(fire_set, name=f"{name}_set{age}", reset_less=True)
+            for age in range(1, distance - 1)]
+    fired = Signal(len(sets), name=f"{name}_fired", reset_less=True)
+    m.d.sync += [
+        Cat(sets).eq(Cat(fire_set, *sets)),
+        fired.eq(Cat(fire, fired)),
+    ]
+    return Cat(valid & used & (each == set_)
+               for used, each in zip((fire, *fired), (fire_set, *sets), strict=True))
 
 
 class LookupBank(wiring.Component):

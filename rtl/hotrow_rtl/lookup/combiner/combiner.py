@@ -1,6 +1,8 @@
 """Combiner: merges lookups of one row that are close together into the first of them."""
 
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 
 from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -9,13 +11,56 @@ from amaranth.lib.wiring import In, Out
 from ...config import Config
 from ...contract.encoding import Status
 from ...interfaces.lookup_payloads import combined_beat, combined_lookup, tagged_beat
-from ...primitives.bits import popcount
+from ...primitives.bits import onehot_to_index, popcount
 from ...primitives.ram import Ram
 from .key_comparator import KeyComparator
-from .owner_encoder import OwnerEncoder
 from .pipeline_depth import key_pieces, latency
 
 DECISIONS = ("owner", "amount", "joins", "back", "lane")  # the fields that the combiner computes
+
+
+class OwnerEncoder(wiring.Component):
+    """Encode the position of an owner.
+
+    Parameters
+    ----------
+    config : Config
+
+    Attributes
+    ----------
+    joins : In((config.window_beats + 1) * config.lanes)
+        At most one bit is set: lanes of the lookup's own beat lowest, then of the beat before, and
+        so on.
+    any : Out(1)
+        A bit is set.
+    back, lane : Out
+        Beats back to the owner, and its lane; 0 if no bit is set.
+
+    Timing
+    ------
+    Combinational.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        beats = config.window_beats + 1
+        super().__init__({
+            "joins": In(beats * config.lanes),
+            "any": Out(1),
+            "back": Out(range(beats)),
+            "lane": Out(range(config.lanes)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        lanes = self.config.lanes
+        by_beat = [self.joins.word_select(back, lanes)
+                   for back in range(self.config.window_beats + 1)]
+        by_lane = Signal(lanes)
+        m.d.comb += [self.any.eq(self.joins.any()), by_lane.eq(reduce(or_, by_beat))]
+        m.d.comb += [self.back.eq(onehot_to_index([each.any() for each in by_beat])),
+                     self.lane.eq(onehot_to_index(by_lane))]
+        return m
 
 
 class Combiner(wiring.Component):

@@ -1,6 +1,6 @@
 """Replacement policies: the priority of a row in its slot.
 
-Source: see ``hotrow_sim.golden.lookup.replacement_policy``.
+Source: see ``hotrow_sim.golden.lookup.slot_table``.
 """
 
 from amaranth import Mux

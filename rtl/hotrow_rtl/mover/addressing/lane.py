@@ -15,9 +15,104 @@ from ..port.payloads import (
     transfer_setting,
 )
 from .address_pipeline import AddressPipeline
-from .row_requests import RowRequests
 from .row_state_gate import RowStateGate
-from .span_chunks import SpanChunks
+
+
+class RowRequests(wiring.Component):
+    """Join the lists of rows and slots; with state, request two transfers per entry.
+
+    Parameters
+    ----------
+    config : Config
+
+    Attributes
+    ----------
+    rows : In(stream(element(row_entry)))
+    targets : In(stream(element(32)))
+        Slots, with `listed`; else the slot is the position in the list.
+    start : In(1)
+        A pulse before each list.
+    listed, with_state : In(1)
+        Stable during a list.
+    requests : Out(stream(transfer_request(config)))
+        Of each entry the row and, with `with_state`, then its state.
+
+    Timing
+    ------
+    Combinational; one transfer per cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "rows": In(stream.Signature(element(row_entry))),
+            "targets": In(stream.Signature(element(32))),
+            "start": In(1),
+            "listed": In(1),
+            "with_state": In(1),
+            "requests": Out(stream.Signature(transfer_request(config))),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        index, second = Signal(32), Signal()
+        row, slot, request = self.rows.p, self.targets.p, self.requests.p
+        last, fire = Signal(), Signal()
+        m.d.comb += [
+            last.eq(second | ~self.with_state),
+            self.requests.valid.eq(self.rows.valid & (self.targets.valid | ~self.listed)),
+            fire.eq(self.requests.valid & self.requests.ready),
+            self.rows.ready.eq(fire & last),
+            self.targets.ready.eq(fire & last & self.listed),
+            request.row.eq(row.value.row),
+            request.table.eq(row.value.table),
+            request.unknown.eq(row.value.table >= self.config.tables),
+            request.entry_fault.eq(row.fault),
+            request.slot.eq(Mux(self.listed, slot.value, index)),
+            request.slot_fault.eq(Mux(self.listed, slot.fault, 0)),
+            request.is_state.eq(second),
+            request.last.eq(last),
+            request.last_entry.eq(self.rows.p.last),
+        ]
+        with m.If(fire):
+            m.d.sync += [second.eq(~last), index.eq(index + last)]
+        with m.If(self.start):
+            m.d.sync += index.eq(0)
+        return m
+
+
+class SpanChunks(wiring.Component):
+    """Count the chunks of a span.
+
+    Attributes
+    ----------
+    start : In(1)
+        A pulse before each span.
+    count : In(32)
+        Number of chunks, with `start`.
+    valid, last, ready : Out, Out, In
+        A stream of chunks; `last` marks the final one.
+
+    Timing
+    ------
+    Latency 1 cycle, one chunk per cycle.
+    """
+
+    start: In(1)
+    count: In(32)
+    valid: Out(1)
+    last: Out(1)
+    ready: In(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        remaining = Signal(32)  # after the current chunk
+        m.d.comb += self.last.eq(remaining == 0)
+        with m.If(self.start):
+            m.d.sync += [self.valid.eq(self.count != 0), remaining.eq(self.count - 1)]
+        with m.Elif(self.valid & self.ready):
+            m.d.sync += [self.valid.eq(~self.last), remaining.eq(remaining - 1)]
+        return m
 
 
 class AddressLane(wiring.Component):

@@ -11,19 +11,78 @@ Every array has an owner, which says how its copy follows:
 - "driver": memory of the driver, which sends and fetches the bytes that a command reads and writes.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from ...contract.errors import HostWriteError
-from ...contract.generated import LARGEST_PAYLOAD
+from ...contract.errors import HostWriteError, TransportError
+from ...contract.generated import LARGEST_PAYLOAD, LinkStatus, Operation
 from .address_ranges import AddressRanges
-from .memory_access import MemoryAccess
+from .session import Request, Session, expect
 
 Owner: TypeAlias = Literal["both", "card", "driver"]
 _WORD = 4  # bytes: the granularity of writes of either side
 _NEAR = 64  # unchanged bytes that may be sent to save a frame, while the card is idle
+
+
+T = TypeVar("T")
+
+
+class MemoryAccess:
+    """Requests that reach a card's memory, several at a time.
+
+    Parameters
+    ----------
+    session : Session
+
+    Attributes
+    ----------
+    sent, fetched : int
+        Bytes of memory that crossed the link.
+    """
+
+    def __init__(self, session: Session):
+        self._session = session
+        self.sent = self.fetched = 0
+
+    def write(self, address: int, octets: np.ndarray) -> list[Request]:
+        """Begin to write uint8[n]; `finish` waits."""
+        self.sent += octets.size
+        return [self._session.request(Operation.WRITE_MEMORY, address + at,
+                                      payload=octets[at:at + LARGEST_PAYLOAD].tobytes())
+                for at in range(0, octets.size, LARGEST_PAYLOAD)]
+
+    def finish(self, requests: Iterable[Request]) -> None:
+        """Wait until writes are done."""
+        for request in requests:
+            expect(request.result(), "a write of its memory")
+
+    def read(self, spans: Iterable[tuple[T, int, int]]) -> Iterator[tuple[T, int, np.ndarray]]:
+        """Read (what, address, size) spans: (what, address, uint8[n]) of each part, in order."""
+        requests = [(what, at, self._session.request(
+            Operation.READ_MEMORY, at, min(LARGEST_PAYLOAD, address + size - at)))
+            for what, address, size in spans
+            for at in range(address, address + size, LARGEST_PAYLOAD)]
+        for what, at, request in requests:
+            found = np.frombuffer(
+                expect(request.result(), "a read of its memory").payload, np.uint8)
+            self.fetched += found.size
+            yield what, at, found
+
+    def take_written(self) -> np.ndarray:
+        """Sorted numbers of the blocks that the card wrote since the last call: int64[n]."""
+        blocks, more = [], True
+        while more:
+            answer = expect(self._session.request(
+                Operation.TAKE_WRITTEN, length=LARGEST_PAYLOAD).result(), "a look at its writes")
+            if len(answer.payload) % 4:
+                raise TransportError(f"the card listed blocks in {len(answer.payload)} bytes, "
+                                     "which is not a multiple of 4")
+            blocks.append(np.frombuffer(answer.payload, "<u4").astype(np.int64))
+            more = answer.status is LinkStatus.MORE
+        return np.unique(np.concatenate(blocks))
 
 
 @dataclass

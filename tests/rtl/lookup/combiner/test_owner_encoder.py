@@ -1,7 +1,7 @@
 import pytest
 from amaranth.sim import Simulator
 from hotrow_rtl.config import preset
-from hotrow_rtl.lookup.combiner.owner_encoder import OwnerEncoder
+from hotrow_rtl.lookup.combiner.combiner import OwnerEncoder
 
 
 @pytest.mark.parametrize("name", ["tiny", "alveo-u55c"])

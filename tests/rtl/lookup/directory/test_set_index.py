@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hotrow_rtl.config import log2, preset
-from hotrow_rtl.lookup.directory.set_index import SetIndex
+from hotrow_rtl.lookup.banks.lookup_bank import SetIndex
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, join_key
 from hotrow_sim.golden.lookup.counters import unpack_key
 from hotrow_sim.golden.lookup.directory import Directory

@@ -15,8 +15,7 @@ from hotrow_rtl.lookup.hashing.row_location import directory_hash, join_key
 from hotrow_rtl.lookup.hashing.xorshift import unhash_key
 from hotrow_sim.golden.lookup.counters import unpack_key
 from hotrow_sim.golden.lookup.directory import Directory
-from hotrow_sim.golden.lookup.replacement_policy import POLICIES
-from hotrow_sim.golden.lookup.slot_table import Slots
+from hotrow_sim.golden.lookup.slot_table import POLICIES, Slots
 
 from tests.support.benches.stream_bench import StreamBench
 from tests.support.simulation import built

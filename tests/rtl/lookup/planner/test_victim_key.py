@@ -7,7 +7,7 @@ import pytest
 from amaranth.lib import data
 from hotrow_rtl.config import preset
 from hotrow_rtl.lookup.hashing.row_location import directory_hash, split_key
-from hotrow_rtl.lookup.planner.victim_key import VictimKey
+from hotrow_rtl.lookup.planner.plan_lists import VictimKey
 from hotrow_sim.golden.lookup.counters import pack_key
 from hotrow_sim.golden.lookup.directory import Directory
 

@@ -4,8 +4,8 @@ import pytest
 from amaranth import Module, Signal
 from amaranth.sim import Simulator
 from hotrow_rtl.config import preset
-from hotrow_rtl.lookup.reader.bag_select import lane_owners
 from hotrow_rtl.lookup.reader.batch_descriptor import bag_owner, chunk_bags
+from hotrow_rtl.lookup.reader.lane_assigner import lane_owners
 
 
 @pytest.mark.parametrize("name", ["tiny", "alveo-u55c"])
