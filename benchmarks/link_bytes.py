@@ -12,7 +12,7 @@ from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.torch.optim.rules import OPTIMIZERS
 from hotrow.torch.training.collection_trainer import CollectionTrainer
 from hotrow.torch.training.dlrm import DLRM
-from hotrow.transports.link import slip
+from hotrow.transports.link.serial_line import encode
 from hotrow.transports.link.transport import LinkTransport
 from hotrow_rtl.config import preset
 from hotrow_sim.link.local_channel import LocalChannel
@@ -87,7 +87,7 @@ class Line:
         line, every = cls(), [frame for pair in pairs for frame in pair]
         line.up, line.down = (sum(map(len, way)) / steps for way in zip(*pairs, strict=True))
         line.frames = len(every) / steps
-        line.uart = sum(len(slip.encode(each)) for each in every) * BITS / BAUD / steps
+        line.uart = sum(len(encode(each)) for each in every) * BITS / BAUD / steps
         line.gigabit = sum(ETHERNET + max(LEAST, HEADERS + len(each)) for each in every) * 8 \
             / GIGABIT / steps
         return line

@@ -13,7 +13,7 @@ from hotrow_boards import design
 from hotrow_boards.board import Variant
 from hotrow_boards.boards import BOARDS
 from hotrow_boards.build import TOOLS, build, write_files
-from hotrow_boards.clocking import pll_dividers
+from hotrow_boards.design import pll_dividers
 from hotrow_boards.ethernet import core
 from hotrow_boards.ethernet.station import Rgmii, Station
 from hotrow_boards.synthesis import RESOURCES

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
-from hotrow.transports.link import slip
+from hotrow.transports.link.serial_line import Decoder, encode
 from hotrow_boards.uart.port import UartPort
 from hotrow_rtl.contract.link_frames import IDLE_BYTE, SYNC_BYTE
 
@@ -94,11 +94,11 @@ FRAMES = [bytes(range(0xB8, 0xE0)), b"\x00\xff\x55\xc0\xdb\xdc\xdd\x55", b"x"]
     *(pytest.param(rate, marks=pytest.mark.long) for rate in (16.67, 41.3))])
 def test_frames_at_any_rate(cycles_per_bit):
     line = Line(lambda frame: frame in FRAMES)
-    octets = SYNC + b"".join(slip.encode(frame) for frame in FRAMES)
+    octets = SYNC + b"".join(encode(frame) for frame in FRAMES)
     size = sum(map(len, FRAMES))
     line.play([(octets, cycles_per_bit, 0)], tail=int((size + 20) * 12 * cycles_per_bit))
     assert line.frames[-3:] == FRAMES, "sync bytes may precede the frames"
-    decoder = slip.Decoder()
+    decoder = Decoder()
     assert decoder.feed(decode_line(line.levels, cycles_per_bit)) == FRAMES
 
 
@@ -106,12 +106,12 @@ def test_frames_at_any_rate(cycles_per_bit):
 def test_the_rate_is_kept_until_several_frames_in_a_row_were_bad():
     frame = b"\x33\x33\x33 payload"  # has the falling edges of a slower sync byte
     good = Line(lambda each: each == frame)
-    good.play([(SYNC + slip.encode(frame) + slip.encode(frame), 8, 0),
-               (b"\x33" * 9, 8, 1.0), (slip.encode(frame), 8, 0)], tail=3000)
+    good.play([(SYNC + encode(frame) + encode(frame), 8, 0),
+               (b"\x33" * 9, 8, 1.0), (encode(frame), 8, 0)], tail=3000)
     assert good.frames[-1] == frame and good.frames.count(frame) >= 2
 
     moved = Line(lambda each: each == frame)
-    again = SYNC + slip.encode(frame)
+    again = SYNC + encode(frame)
     moved.play([(again, 8, 0), *[(again, 13, 0)] * 6], tail=3000)
     assert moved.frames[-3::2] == [frame, frame], "the host changed to a slower rate"
 
@@ -121,7 +121,7 @@ def test_the_rate_is_kept_until_several_frames_in_a_row_were_bad():
 def test_a_host_whose_clock_is_off(skew):
     """Frames at a rate 3 % from that of the sync bytes."""
     line = Line(lambda frame: frame in FRAMES)
-    line.play([(SYNC, 16, 0), (b"".join(map(slip.encode, FRAMES)), 16 * (1 + skew), 0.1)],
+    line.play([(SYNC, 16, 0), (b"".join(map(encode, FRAMES)), 16 * (1 + skew), 0.1)],
               tail=2000)
     assert line.frames[-3:] == FRAMES
 
@@ -131,5 +131,5 @@ def test_noise_is_no_frame():
     rng = np.random.default_rng(5)
     line = Line(lambda frame: frame == b"after")
     line.play([(SYNC, 6, 0), (bytes(rng.integers(0, 256, 80, np.uint8)), 4.7, 0.3),
-               *[(SYNC + slip.encode(b"after"), 6, 3.0)] * 6], tail=1500)
+               *[(SYNC + encode(b"after"), 6, 3.0)] * 6], tail=1500)
     assert line.frames[-1] == b"after"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hotrow import TransportError
 from hotrow.transports.link.frames import Operation, pack_request
-from hotrow.transports.link.slip import encode
+from hotrow.transports.link.serial_line import encode
 
 from tests.boards.board_program import run_program, train
 from tests.boards.simulated_board import PATIENCE, open_board

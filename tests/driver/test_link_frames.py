@@ -4,8 +4,9 @@ import zlib
 
 import numpy as np
 import pytest
-from hotrow.transports.link import frames, slip
+from hotrow.transports.link import frames
 from hotrow.transports.link.address_ranges import AddressRanges
+from hotrow.transports.link.serial_line import Decoder, encode
 from hotrow_sim.link import endpoint
 
 
@@ -60,9 +61,9 @@ def test_frames_on_a_line_are_separated_again():
     rng = np.random.default_rng(0)
     some = [bytes(rng.choice([0, 0xC0, 0xDB, 0xDC, 0xDD, 7], int(size)).astype(np.uint8))
             for size in rng.integers(1, 30, 200)]
-    line = b"".join(map(slip.encode, some))
-    assert slip.encode(b"\xc0\xdb\x07") == bytes.fromhex("c0dbdcdbdd07c0"), "RFC 1055"
-    decoder, found, at = slip.Decoder(), [], 0
+    line = b"".join(map(encode, some))
+    assert encode(b"\xc0\xdb\x07") == bytes.fromhex("c0dbdcdbdd07c0"), "RFC 1055"
+    decoder, found, at = Decoder(), [], 0
     while at < len(line):
         size = int(rng.integers(1, 50))
         found += decoder.feed(line[at:at + size])

@@ -6,8 +6,8 @@ from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib.wiring import connect
 from hotrow_rtl.memory.axi import AXI4Read, AXI4Write
+from hotrow_rtl.pcie.bridge import PacketArbiter
 from hotrow_rtl.pcie.layouts import TAG_BITS, TAGS, Type, common_header
-from hotrow_rtl.pcie.packet_arbiter import PacketArbiter
 from hotrow_rtl.pcie.read_issuer import ReadIssuer
 from hotrow_rtl.pcie.read_return import ReadReturn
 from hotrow_rtl.pcie.tag_pool import TagPool

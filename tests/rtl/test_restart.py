@@ -8,7 +8,6 @@ from hotrow_rtl.host.region_arbiter import RegionArbiter
 from hotrow_rtl.host.table_range_check import TableRangeCheck
 from hotrow_rtl.interfaces.lookup_payloads import DirectoryOp, bank_request, count_request
 from hotrow_rtl.interfaces.records import element, row_entry
-from hotrow_rtl.lists.lane_merger import LaneMerger
 from hotrow_rtl.lookup.banks.bypass_table import BypassTable
 from hotrow_rtl.lookup.banks.crossbar import BankCrossbar
 from hotrow_rtl.lookup.banks.lookup_bank import LookupBank
@@ -42,7 +41,7 @@ from hotrow_rtl.memory.write_arbiter import WriteArbiter
 from hotrow_rtl.memory.write_client import WriteClientBuffer
 from hotrow_rtl.memory.write_port import DmaWritePort
 from hotrow_rtl.mover.addressing.lane import AddressLane
-from hotrow_rtl.mover.engine import MIN_CYCLES
+from hotrow_rtl.mover.engine import MIN_CYCLES, LaneMerger
 from hotrow_rtl.mover.port.payloads import row_transfer, transfer_setting
 from hotrow_rtl.mover.port.port import RowPort
 from hotrow_rtl.primitives.fifo import RamFifo

@@ -4,7 +4,8 @@ import re
 import numpy as np
 import polars
 import pytest
-from hotrow.traces import TraceError, bags, files, open_trace
+from hotrow.traces import TraceError, files, open_trace
+from hotrow.traces import log as logs
 from hotrow.traces.criteo import KAGGLE_CARDINALITIES, by_first_appearance
 from hotrow.traces.drifting import PARTS, PERIOD, Rotation
 from hotrow.traces.scaling import signed_log1p
@@ -72,7 +73,7 @@ def test_bags_against_a_plain_loop(seed):
     ids = rng.integers(0, 5, (len(key), 3)).astype(np.uint32)
     dense = rng.standard_normal((len(key), 2)).astype(np.float32)
     label = (rng.random(len(key)) < 0.3).astype(np.float32)
-    values, lengths, mean, largest = bags.group(key, ids, dense, label)
+    values, lengths, mean, largest = logs.group(key, ids, dense, label)
 
     runs, start = [], 0
     for end in range(1, len(key) + 1):
@@ -87,10 +88,10 @@ def test_bags_against_a_plain_loop(seed):
 
 
 def test_a_bag_that_no_length_can_tell(monkeypatch):
-    monkeypatch.setattr(bags, "LONGEST_BAG", 3)
+    monkeypatch.setattr(logs, "LONGEST_BAG", 3)
     ids = np.arange(5, dtype=np.uint32)[:, None]
     with pytest.raises(TraceError, match=r"5 ids of one column \(value 9 .*at most 3"):
-        bags.group(np.full(5, 9), ids, np.zeros((5, 0), np.float32), None)
+        logs.group(np.full(5, 9), ids, np.zeros((5, 0), np.float32), None)
 
 
 @pytest.mark.parametrize("changes, message", [

@@ -9,13 +9,14 @@ from hotrow_rtl.primitives.skid_buffer import SkidBuffer
 from ..link.frame_port import FramePort
 from ..link.layouts import frame_byte
 from ..link.slip import SlipDecoder, SlipEncoder
-from .layouts import EIGHTHS, MIN_PERIOD, PERIOD_BITS, SYNC_INTERVALS
 
 _BITS = 10  # with start and stop bit
-
-
 _STEPS = 3  # of a measurement
 _MAX_ERRORS = 4  # consecutive errors after which the rate is measured again
+PERIOD_BITS = 18  # 9600 baud at 200 MHz
+EIGHTHS = 8
+MIN_PERIOD = 4 * EIGHTHS  # four cycles a bit: enough to sample its middle
+SYNC_INTERVALS = 4  # from falling edge to falling edge of one sync byte, two bits each
 
 
 class Autobaud(wiring.Component):

@@ -1,14 +1,13 @@
 """RowMover: the engine of the move commands."""
 
-from amaranth import Cat, Module, ResetInserter, Signal
-from amaranth.lib import wiring
+from amaranth import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config
 from ..contract.encoding import ROW_ENTRY_BYTES
 from ..interfaces.command_assembler import CommandAssembler
 from ..interfaces.records import Engine, ReadClient, region_update, row_entry, table_update
-from ..lists.lane_merger import LaneMerger
 from ..lists.lane_unpacker import LaneUnpacker
 from ..lists.unpacker_packer import Unpacker
 from ..memory.axi import AXI4Read, AXI4Write
@@ -25,6 +24,47 @@ from .port.payloads import id_width
 from .port.port import RowPort
 
 MIN_CYCLES = 20  # exceeds the latency of every pipeline without a clear input: AddressPipeline
+
+
+class LaneMerger(wiring.Component):
+    """Return element i from lane i mod `lanes`.
+
+    Parameters
+    ----------
+    shape : ShapeCastable
+    lanes : int
+
+    Attributes
+    ----------
+    elements : In(stream(shape)).array(lanes)
+    clear : In(1)
+        The next element comes from lane 0.
+    merged : Out(stream(shape))
+
+    Timing
+    ------
+    No latency, one element a cycle.
+    """
+
+    def __init__(self, shape, lanes):
+        super().__init__({
+            "elements": In(stream.Signature(shape)).array(lanes),
+            "clear": In(1),
+            "merged": Out(stream.Signature(shape)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        lane_idx, out = Signal(range(max(2, len(self.elements)))), self.merged
+        with m.Switch(lane_idx):
+            for idx, lane in enumerate(self.elements):
+                with m.Case(idx):
+                    stream_connect(m, lane, out)
+        with m.If(self.clear):
+            m.d.sync += lane_idx.eq(0)
+        with m.Elif(out.valid & out.ready):
+            m.d.sync += lane_idx.eq(Mux(lane_idx == len(self.elements) - 1, 0, lane_idx + 1))
+        return m
 
 
 class FlushTimer(wiring.Component):

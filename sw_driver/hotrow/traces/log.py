@@ -2,11 +2,63 @@
 
 import numpy as np
 
-from . import bags, files
+from . import files
 from .scaling import signed_log1p
 from .trace import StoredTrace, TraceError
 
+LONGEST_BAG = np.iinfo(np.uint16).max
 FIRST_LINE = 2  # the header is line 1
+
+
+def group(key, ids, dense, label):
+    """Combine each run of rows with the same key into one sample.
+
+    A column's bag holds the distinct ids of the run in order of first appearance: a value that the
+    whole run shares (the customer of an invoice) is looked up once. Dense features are the mean
+    over the run; the label is 1 if the label of any row is 1.
+
+    Parameters
+    ----------
+    key : array[N]
+        The bag column.
+    ids : uint32[N, T]
+    dense : float32[N, D]
+    label : float32[N] or None
+
+    Returns
+    -------
+    values : uint32[n]
+        Sample after sample, column after column.
+    lengths : uint16[S, T]
+    dense : float32[S, D]
+    label : float32[S] or None
+    """
+    starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
+    rows = np.diff(np.r_[starts, len(key)])
+    sample = np.repeat(np.arange(len(starts)), rows)
+    columns = ids.shape[1]
+
+    bag = (sample[:, None] * columns + np.arange(columns)).ravel()
+    values = ids.ravel()
+    order = np.lexsort((np.arange(len(bag)), values, bag))
+    repeated = np.zeros(len(bag), bool)
+    one, following = order[:-1], order[1:]
+    repeated[following] = (bag[one] == bag[following]) & (values[one] == values[following])
+    kept = np.flatnonzero(~repeated)
+    kept = kept[np.argsort(bag[kept], kind="stable")]
+
+    lengths = np.bincount(bag[kept], minlength=len(starts) * columns)
+    if lengths.max() > LONGEST_BAG:
+        at = int(lengths.argmax()) // columns
+        raise TraceError(f"a bag holds {lengths.max():,} ids of one column (value {key[starts[at]]}"
+                         f" of the bag column): the device serves at most {LONGEST_BAG:,}")
+    dense = np.add.reduceat(dense, starts, axis=0, dtype=np.float64) / rows[:, None]
+    return (
+        values[kept],
+        lengths.reshape(-1, columns).astype(np.uint16),
+        dense.astype(np.float32),
+        None if label is None else np.maximum.reduceat(label, starts),
+    )
 
 
 def open_log(path, ids=(), label=None, dense=(), bag=None, rows=None, hash_rows=None):
@@ -24,7 +76,7 @@ def open_log(path, ids=(), label=None, dense=(), bag=None, rows=None, hash_rows=
     dense : sequence of str
         Columns of numbers, scaled by `signed_log1p`; an empty cell is 0.
     bag : str, optional
-        Column whose equal consecutive values form one multi-hot sample, see `bags.group`.
+        Column whose equal consecutive values form one multi-hot sample, see `group`.
     rows : sequence of int, optional
         Rows of each table; default: the largest id of its column plus one.
     hash_rows : int, optional
@@ -57,7 +109,7 @@ def open_log(path, ids=(), label=None, dense=(), bag=None, rows=None, hash_rows=
     lengths = None
     if bag:
         key = frame[bag].fill_null("").to_numpy()
-        numbers, lengths, features, clicks = bags.group(key, numbers, features, clicks)
+        numbers, lengths, features, clicks = group(key, numbers, features, clicks)
     return StoredTrace(str(path), ids, numbers, features, clicks, lengths, rows)
 
 

@@ -16,11 +16,11 @@ from hotrow_rtl.contract.encoding import (
 from hotrow_rtl.interfaces.records import COMMAND_PARTS, FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
 from hotrow_rtl.lookup.dispatch.result_addresses import LISTS_OF, RESULT_WRITERS, STRIPED_LIST
 from hotrow_rtl.lookup.engine import LookupEngine
-from hotrow_sim.cycles.lookup_engine import batch_command_cycles, list_command_cycles
 from hotrow_sim.golden.lookup.counters import Counters
 from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.golden.lookup.reader import beats_of, read_batch
 from hotrow_sim.golden.lookup.splitter import split
+from hotrow_sim.model.command_cycles import batch_command_cycles, list_command_cycles
 
 from tests.support.benches.command_parts import drop, submit
 from tests.support.benches.list_bench import ListMemory

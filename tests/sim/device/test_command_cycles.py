@@ -13,12 +13,11 @@ from hotrow_rtl.contract.encoding import (
 )
 from hotrow_rtl.lookup.banks.lookup_bank import LookupBank
 from hotrow_rtl.lookup.directory.slot_table import distance
-from hotrow_sim.cycles.lookup_engine import batch_command_cycles
 from hotrow_sim.golden.lookup.combiner import owners
 from hotrow_sim.golden.lookup.counters import pack_key
 from hotrow_sim.golden.lookup.planner import Planner
 from hotrow_sim.model import open_transport as open_model
-from hotrow_sim.model.command_cycles import CHECKED, ENGAGED, LATENCY, OPERAND
+from hotrow_sim.model.command_cycles import CHECKED, ENGAGED, LATENCY, OPERAND, batch_command_cycles
 
 from tests.rtl.lookup.banks.crossbar_cycles import crossbar_cycles
 from tests.sim.device.conftest import TINY

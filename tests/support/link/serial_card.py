@@ -4,7 +4,7 @@ import os
 import select
 import tty
 
-from hotrow.transports.link import slip
+from hotrow.transports.link.serial_line import Decoder, encode
 
 from .served import Served
 
@@ -33,14 +33,14 @@ class SerialCard(Served):
         super().__init__()
 
     def _serve(self):
-        decoder = slip.Decoder()
+        decoder = Decoder()
         while self._open:
             if not select.select([self._card], [], [], _SLICE)[0]:
                 continue
             for frame in decoder.feed(os.read(self._card, _CHUNK)):
                 answer = self._endpoint.answer(frame)
                 if answer is not None:
-                    self._send(slip.encode(answer))
+                    self._send(encode(answer))
 
     def _send(self, octets):
         while octets and self._open:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from hotrow_rtl.config import SLOT_NUMBER_WIDTH, Config
 
 NEVER = -1  # a batch before the first
-
-
 MOST = (1 << SLOT_NUMBER_WIDTH) - 1
 RRIP_NEAR, RRIP_FILLED = 3, 1
 
@@ -33,8 +31,6 @@ class Policy:
 
 def _saturated(count):
     return min(count, MOST)
-
-
 POLICIES = {
     "lru": Policy(lambda count: 0, lambda number, count: 0),
     "rrip": Policy(lambda count: RRIP_FILLED, lambda number, count: RRIP_NEAR,

@@ -25,8 +25,6 @@ from .session import Request, Session, expect
 Owner: TypeAlias = Literal["both", "card", "driver"]
 _WORD = 4  # bytes: the granularity of writes of either side
 _NEAR = 64  # unchanged bytes that may be sent to save a frame, while the card is idle
-
-
 T = TypeVar("T")
 
 

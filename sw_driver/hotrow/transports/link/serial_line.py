@@ -10,8 +10,14 @@ from collections import deque
 from contextlib import suppress
 
 from ...contract.errors import TransportError
-from ...contract.generated import IDLE_BYTE, SYNC_BYTE
-from .slip import Decoder, encode
+from ...contract.generated import (
+    IDLE_BYTE,
+    SLIP_END,
+    SLIP_ESCAPE,
+    SLIP_ESCAPED_END,
+    SLIP_ESCAPED_ESCAPE,
+    SYNC_BYTE,
+)
 from .transport import LinkTransport
 
 RATES = {int(name[1:]): getattr(termios, name)
@@ -20,6 +26,39 @@ _SYNC = bytes([SYNC_BYTE]) * 4 + bytes([IDLE_BYTE]) * 2
 _CHUNK = 4096
 _PATIENCE = 0.5
 _LARGEST_BITS = 8 * 1024 * 10  # of the frames of a window and as many answers
+
+
+_END, _ESCAPE = bytes([SLIP_END]), bytes([SLIP_ESCAPE])
+_ESCAPED = {_ESCAPE: bytes([SLIP_ESCAPE, SLIP_ESCAPED_ESCAPE]),  # this one first
+            _END: bytes([SLIP_ESCAPE, SLIP_ESCAPED_END])}
+
+
+def encode(frame: bytes) -> bytes:
+    """The bytes of a frame on the line.
+
+    An END before the frame makes bytes of an earlier disturbance a frame of their own.
+    """
+    for byte, escaped in _ESCAPED.items():
+        frame = frame.replace(byte, escaped)
+    return _END + frame + _END
+
+
+class Decoder:
+    """Separates received bytes into frames."""
+
+    def __init__(self):
+        self._begun = b""
+
+    def feed(self, received: bytes) -> list[bytes]:
+        """The frames that these bytes complete, without empty ones."""
+        *whole, self._begun = (self._begun + received).split(_END)
+        return [_unescape(frame) for frame in whole if frame]
+
+
+def _unescape(frame):
+    for byte, escaped in reversed(_ESCAPED.items()):
+        frame = frame.replace(escaped, byte)
+    return frame
 
 
 class SerialLine:

@@ -1,7 +1,7 @@
 import random
 
 import pytest
-from hotrow_rtl.lookup.combiner.key_comparator import KeyComparator
+from hotrow_rtl.lookup.combiner.combiner import KeyComparator
 
 from tests.support.benches.stream_bench import StreamBench
 from tests.support.simulation import built
