@@ -256,7 +256,7 @@ def test_a_step_that_reaches_some_tables_names_the_others(monkeypatch):
     collection = Collection(TABLES, mode="resident", optimizer="adagrad", lr=0.1, seed=2)
     collection(batches()[0]).square().sum().backward()
     with monkeypatch.context() as patched:
-        at_call(patched, resident.ResidentStore, "apply", 1, False, fail)
+        at_call(patched, opening.ResidentStore, "apply", 1, False, fail)
         with pytest.raises(DeviceError, match=r"planted; the step of batch 0 did not reach the "
                                               r"rows of 'c', whose gradients are staged"):
             collection.optimizer.step()
