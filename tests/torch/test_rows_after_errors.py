@@ -19,7 +19,7 @@ from hotrow.torch.optim import leaf, lookup
 from hotrow.torch.optim.finite_check import FiniteCheck
 from hotrow.torch.optim.gradients import StagedGradients
 from hotrow.torch.optim.staging import GradientStage
-from hotrow.torch.store import cached
+from hotrow.torch.store import cached, opening
 from hotrow.torch.store.batch_stages import BatchStages
 from hotrow.torch.store.host_tables import HostTables
 from hotrow.torch.store.in_flight import BatchWindow
