@@ -16,7 +16,8 @@ class _Deferral:
     """A handler that keeps the arguments of a first SIGINT, and passes a second one on."""
 
     def __init__(self, handler: Any) -> None:
-        self.handler, self.pending = handler, []
+        self.handler = handler
+        self.pending: list[tuple[Any, tuple]] = []
 
     def __call__(self, *arguments: Any) -> None:
         if self.pending:

@@ -126,9 +126,9 @@ class ShardedStore(Store):
             if missed:
                 names = ", ".join(repr(config.name) for group in missed
                                   for config in self.groups[group].configs)
-                error = next(iter(missed.values()))
-                raise DeviceError(f"{error}; the step of the last batch did not reach the rows of "
-                                  f"{names} that rank {self.ranks.rank} owns") from error
+                first = next(iter(missed.values()))
+                raise DeviceError(f"{first}; the step of the last batch did not reach the rows of "
+                                  f"{names} that rank {self.ranks.rank} owns") from first
 
         self.ranks.agree(update, "the step of the last batch did not reach all rows")
 
