@@ -85,7 +85,7 @@ def test_a_difference_is_reported(monkeypatch):
         def read_register(self, offset):
             for array in self._arrays.values():
                 if array.size == SIZES[RESULTS]:
-                    array[-1] = 0xEE  # however often registers are read
+                    array[-1] = 0x5A  # however often registers are read
             return super().read_register(offset)
 
     monkeypatch.setattr(f"{__name__}.open_cpu", lambda config, threads: Wrong(config, threads))

@@ -58,8 +58,8 @@ def test_every_fault_of_the_tree_compiles(found):
 
 
 @pytest.mark.parametrize("path, first, among, not_among", [
-    ("rtl/hotrow_rtl/host/command_queue.py", "rtl/host/test_doorbell.py", "rtl/test_top.py",
-     "rtl/test_restart.py"),
+    ("rtl/hotrow_rtl/host/command_queue.py", "rtl/host/test_command_queue.py",
+     "rtl/test_top.py", "rtl/test_restart.py"),
     ("rtl/hotrow_rtl/lookup/planner/window.py", "rtl/lookup/planner/test_window.py",
      "rtl/test_restart.py", "rtl/host/test_doorbell.py"),
     ("sim/hotrow_sim/golden/lookup/planner.py", "sim/golden/test_planner.py",
@@ -157,5 +157,5 @@ def test_a_fault_is_noticed_and_the_file_restored(tmp_path):
                  if each.kind == "inverted condition")
     by = mutants.Runner(tmp_path, tmp_path / "cache").plant(
         fault, mutants.tests_for(ROOT, fault))
-    assert by.startswith("tests/rtl/host/test_doorbell.py::")
+    assert by.startswith("tests/rtl/host/test_command_queue.py::")
     assert (tmp_path / path).read_text() == before
