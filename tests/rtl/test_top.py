@@ -237,7 +237,7 @@ def test_result_ports(ports, shared):
 
 @pytest.mark.parametrize("ports", [0, 3, 8])
 def test_other_numbers_of_result_ports_are_refused(ports):
-    with pytest.raises(ValueError, match=f"result_ports must be 1 .*not {ports}"):
+    with pytest.raises(ValueError, match=f"result_ports must be 1 for all .*not {ports}"):
         replace(CONFIG, result_ports=ports)
 
 

@@ -228,7 +228,9 @@ def test_what_is_refused(call, message):
 
 @pytest.mark.parametrize("state, message", [
     (None, "Missing key.*_extra_state"), (b"no", "no state of maps of ids"),
-    ("other", "expected maps of ids of tables"), ("fewer", "has 48 rows, and its map of ids 20")])
+    ("other", "expected maps of ids of tables"),
+    ("fewer", "has rows 48, and its map of ids was saved with 20"),
+    ("expiry", "'item' has expiry Expiry.*below=2.* was saved with None")])
 def test_states_that_do_not_fit(state, message):
     embeddings = collection("resident")
     train(embeddings, batches(seed=10, count=3))
@@ -237,6 +239,12 @@ def test_states_that_do_not_fit(state, message):
         del saved["_extra_state"]
     elif isinstance(state, bytes):
         saved["_extra_state"] = state
+    elif state == "expiry":
+        admission = {"user": None, "item": LeastCount(2, 1 << 10)}
+        saved["_extra_state"] = collection("resident", given=[
+            TableConfig(name, ROWS, DIM, ids="any", admission=each,
+                        expiry=Expiry() if name == "user" else None)
+            for name, each in admission.items()]).id_maps.state()
     else:
         rows, names = (ROWS, ("a", "b")) if state == "other" else (20, ("user", "item"))
         saved["_extra_state"] = collection("resident", given=[

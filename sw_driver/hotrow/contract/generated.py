@@ -443,19 +443,17 @@ def check_geometry(config: Any) -> None:
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False, not {value!r}")
     within("clock_mhz", 1, 2000)
-    within("row_ports", 1, 8)
-    if config.row_ports not in (1, 2, 4, 8):
-        raise ValueError(f"row_ports must be 1, 2, 4 or 8, as bits of a row's address select "
-                         f"its port and a bus word lists up to eight rows, "
-                         f"not {config.row_ports!r}")
+    for name, most, why in (
+            ("row_ports", 8, "1, 2, 4 or 8, as bits of a row's address select its port and a bus "
+             "word lists up to eight rows"),
+            ("result_ports", 4, "1 for all results, 2 with a port for missed rows, or 4 with two "
+             "for missed rows and one for slots")):
+        value = getattr(config, name, None)
+        if type(value) is not int or value not in (1, 2, 4, most):
+            raise ValueError(f"{name} must be {why}, not {value!r}")
     if config.row_ports > 1 and config.bus_bytes == 8:
         raise ValueError("a bus word of 8 bytes lists one row, which one port moves: row_ports "
                          f"must be 1 with bus_bytes=8, not {config.row_ports}")
-    within("result_ports", 1, 4)
-    if config.result_ports not in (1, 2, 4):
-        raise ValueError(f"result_ports must be 1 for all results, 2 with a port for missed "
-                         f"rows, or 4 with two for missed rows and one for slots, "
-                         f"not {config.result_ports!r}")
     within("arithmetic_lanes", 0, config.bus_bytes // 4, power_of_two=True)
     _check_sets(config, lanes, banks)
 

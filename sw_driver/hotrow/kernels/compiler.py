@@ -28,6 +28,13 @@ FLAGS = ("-O3", "-march=native", "-std=c++17", "-ffp-contract=off", "-fno-math-e
          "-fno-trapping-math", "-Wno-psabi", "-fPIC", "-pthread")
 
 
+def usable_cores() -> int:
+    """Cores that the process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def find_compiler():
     """Command of a C++ compiler: `CXX`, or the first that is installed; None if there is none."""
     if os.environ.get("CXX"):
@@ -224,7 +231,7 @@ def compile_library(command, flags, sources, headers, library, objects):
                 target.unlink()
                 return f"{source} changed meanwhile: start again"
             return failure
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with ThreadPoolExecutor(usable_cores()) as pool:
             failures = [*pool.map(build, sources, built)]
         if not any(failures):
             failures = [_run([*command, *options, "-shared", *map(str, built)],

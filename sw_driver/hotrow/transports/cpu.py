@@ -12,6 +12,7 @@ import numpy as np
 from ..contract.errors import DeviceError, Error
 from ..contract.generated import QUEUES, REGISTERS, check_geometry
 from ..contract.geometry import PRESETS
+from ..kernels.compiler import usable_cores
 from ..kernels.native import native_library, warn_of
 from ..memory.transport import Transport
 from ..memory.transport import open_transport as open_named
@@ -255,10 +256,3 @@ def default_slots() -> int:
 def default_threads() -> int:
     """Half of the cores that the process may use, without one; at least 1."""
     return min(max(1, (usable_cores() - 1) // 2), _MOST_BY_DEFAULT)
-
-
-def usable_cores() -> int:
-    """Cores that the process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

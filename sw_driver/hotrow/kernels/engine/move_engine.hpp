@@ -1,6 +1,6 @@
 // The commands of the move queue: copies of rows and bytes, pooled bags, and updates.
 //
-// Answers equal those of hotrow_sim.model.move_engine to the bit, whatever the number of threads.
+// Answers equal those of hotrow_sim.model.device to the bit, whatever the number of threads.
 
 #pragma once
 

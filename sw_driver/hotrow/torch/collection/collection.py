@@ -641,7 +641,7 @@ def _resident_copy(tables, rule, options, contents, training, trains, dtype, id_
     """A collection without a card, with the contents of another one."""
     tables = [replace(config, path=None) for config in tables]
     copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), initialise=False,
-                                       **options)
+                                       seed=0, **options)
     for name, (weights, state) in contents.items():
         copied.contents.assign(name, weights, state)
     if copied.id_maps is not None:

@@ -2,7 +2,8 @@
 
 import torch
 
-from ..features.bags import Bags, host_tensor
+from ..features.bags import Bags
+from ..features.inputs import host_tensor
 from .eager import outside_compile
 from .embedding_bag import HotEmbeddingBag
 

@@ -5,8 +5,9 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from ...contract.errors import BatchError, Error
-from ..features.bags import Bags, host_tensor, weights_of
+from ..features.bags import Bags
 from ..features.configs import TableConfig
+from ..features.inputs import host_tensor, weights_of
 from .collection import HotEmbeddingBagCollection
 from .eager import outside_compile
 from .result_dtype import followed, unchanged

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..store.base import Store
     from .contents import TableContents
 
-KEPT = 16  # batches whose ids keep their rows: more than any card follows
+KEPT = 16  # batches after its last lookup in which an id keeps its row, at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +158,8 @@ class IdMaps:
 
     def trained(self) -> None:
         """A step has followed all batches that were taken."""
-        for each in self.maps.values():
-            self._trained = each.batch - len(self._planned) - len(self._again)
+        planned = next(iter(self.maps.values())).batch
+        self._trained = planned - len(self._planned) - len(self._again)
 
     def state(self) -> bytes:
         """All that the same future needs; batches that were prefetched get their rows again."""
@@ -192,10 +192,13 @@ class IdMaps:
             maps = {names[name]: IdMap.from_state(_arrays(parts))
                     for name, parts in given["maps"].items()}
             for number, each in maps.items():
-                if each.table_rows != self._tables[number].num_embeddings:
-                    raise Error(f"table {self._tables[number].name!r} has "
-                                f"{self._tables[number].num_embeddings} rows, and its map of ids "
-                                f"{each.table_rows}")
+                config = self._tables[number]
+                for what, saved, here in (("rows", each.table_rows, config.num_embeddings),
+                                          ("admission", each.admission, config.admission),
+                                          ("expiry", each.expiry, config.expiry)):
+                    if saved != here:
+                        raise Error(f"table {config.name!r} has {what} {here}, and its map of ids "
+                                    f"was saved with {saved}: give the table the same")
             begin = {names[name]: rows for name, rows in given["begin"].items()}
             again = deque(MappedBags(Bags(tuple(tables), ids, lengths), rows)
                           for tables, ids, lengths, rows in given["waiting"])
@@ -205,9 +208,9 @@ class IdMaps:
             raise Error(f"this is no state of maps of ids ({error})") from error
         for each in maps.values():
             each.completed = 0  # until the next batch is planned
-            self._trained = each.batch - len(again)
         self.maps, self._begin, self._again = maps, begin, again
         self._planned.clear()
+        self.trained()
 
     def load_saved(self, key: str, state_dict: Mapping[str, Any], missing: list[str],
                    messages: list[str]) -> None:

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import torch
 
-from .bags import is_keyed
+from .inputs import is_keyed
 
 
 def joined(configs, features, bags, found, inputs):

@@ -5,57 +5,18 @@ from functools import partial
 from ... import device as driver
 from ...contract.errors import Error
 from ...device import Device
-from ...kernels.grouping import Grouper
-from ...kernels.updating import update_rows
-from ...transports.cpu import FEWEST_SLOTS, default_slots, usable_cores
-from ..memory.read_ahead import ReadAhead
-from ..optim.rounding import row_keys
-from .base import LocatedRows, PendingBackward, Store
+from ...kernels.compiler import usable_cores
+from ...transports.cpu import FEWEST_SLOTS, default_slots
+from .base import Store
 from .cached import CachedStore
 from .cold_pooling import ColdPooling
 from .placement_policy import HotlinePolicy, LookAheadPolicy, share_of
+from .resident import ResidentStore
 
 DEFAULT_DEVICE = "cpu"
 MODES = ("resident", "hotline", "scratchpipe", "freqcache")
 COLD = ("gathered", "pooled")
 _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
-
-
-class ResidentStore(Store):
-    """Looks rows up in the tables and updates them there."""
-
-    def __init__(self, groups):
-        super().__init__(groups)
-        self._reads = ReadAhead(group.tables for group in self.groups)
-        self._groupers = [Grouper(len(group.tables.rows)) for group in self.groups]
-
-    def prefetch(self, request):
-        for segment in request.segments:
-            self._reads.begin(segment.group, segment.flat)
-
-    def take(self, request):
-        return self.look(request), PendingBackward()
-
-    def look(self, request):
-        for segment in request.segments:
-            self._reads.now(segment.group, segment.flat)
-        return [LocatedRows(self.groups[each.group].tables.rows, each.flat,
-                            grouper=self._groupers[each.group]) for each in request.segments]
-
-    def read(self, group, flat):
-        tables = self.groups[group].tables
-        return tables.rows.take(tables.kind, flat)
-
-    def apply(self, group, flat, sums, rule, finite=None):
-        self.groups[group].tables.check_owner()
-        rows = self.groups[group].tables.rows
-        keys = None if rule.rounding_seed is None else row_keys(
-            group, self.groups[group].whole_rows(flat))
-        update_rows(rows.weights, flat, sums, rule, rows.state, keys)
-
-    def apply_staged(self, group, staged, rule, finite=None):
-        flat = staged.rows if staged.places is None else staged.places
-        self.apply(group, flat, staged.values, rule, finite)
 
 
 def open_store(groups, rule, memory, device, mode, preset, policy, admission, cold,

@@ -1,0 +1,150 @@
+"""Ids, offsets, lengths and weights as PyTorch users pass them, checked, as tensors of Bags."""
+
+import numpy as np
+import torch
+
+from ...contract.errors import BatchError
+
+
+def is_keyed(inputs):
+    """Whether these are a KeyedJaggedTensor; TorchRec need not be installed."""
+    return hasattr(inputs, "keys") and hasattr(inputs, "lengths")
+
+
+def keyed_bags(cls, tables, keyed, names, is_weighted):
+    keys = list(keyed.keys())
+    if set(names) - set(keys):
+        raise BatchError(f"the KeyedJaggedTensor has keys {keys}, and no {set(names) - set(keys)}")
+    stride_per_key = getattr(keyed, "stride_per_key", None)
+    strides = list(stride_per_key()) if callable(stride_per_key) else []
+    if len(set(strides)) > 1:
+        raise BatchError(f"the KeyedJaggedTensor has a batch size per key "
+                         f"({dict(zip(keys, strides, strict=True))}), which is not "
+                         f"supported: give every key the same number of bags")
+    weights = None
+    if is_weighted:
+        weights = keyed.weights_or_none() if hasattr(keyed, "weights_or_none") else None
+        if weights is None:
+            raise BatchError("the collection is weighted, and the KeyedJaggedTensor has no weights")
+    values = integers(keyed.values(), "values")
+    lengths = integers(keyed.lengths(), "lengths").long()
+    _check_lengths(keys, lengths, len(values))
+    bags = cls(tuple(range(len(keys))), values, lengths.clone(), weights_of(weights))
+    places = {name: place for place, name in enumerate(keys)}  # the last of a repeated key
+    chosen = bags.columns([places[name] for name in names])
+    return cls(tables, chosen.ids, chosen.lengths, chosen.weights)
+
+
+def _check_lengths(keys, lengths, values):
+    """Raise BatchError if lengths int64[keys * samples] do not divide that many values."""
+    samples = len(lengths) // max(1, len(keys))
+    wrong = (lengths < 0) | (lengths > values)  # each, so that their sum cannot overflow
+    if bool(wrong.any()):
+        first = int(wrong.nonzero()[0])
+        key = repr(keys[first // samples]) if samples else "no key"
+        raise BatchError(f"length {int(lengths[first])} of sample {first % max(1, samples)} of key "
+                         f"{key} is not one of 0 to {values}, the number of values")
+    if samples * len(keys) != len(lengths) or int(lengths.sum()) != values:
+        raise BatchError(f"the {len(lengths)} lengths of a KeyedJaggedTensor must be as many for "
+                         f"each of its {len(keys)} keys, and add up to its {values} values; they "
+                         f"add up to {int(lengths.sum())}")
+
+
+def paired_bags(cls, tables, pairs):
+    if len(pairs) != len(tables):
+        raise BatchError(f"expected (indices, offsets) of {len(tables)} tables, got {len(pairs)}")
+    ids, lengths, weights = [], [], []
+    for number, pair in enumerate(pairs):
+        try:
+            indices, offsets, *weight = pair
+        except (TypeError, ValueError):
+            raise BatchError(f"expected (indices, offsets) of feature {number}, got "
+                             f"{type(pair).__name__}") from None
+        ids.append(integers(indices, f"indices of feature {number}"))
+        lengths.append(lengths_of(offsets, len(ids[-1]), 1, include_last=False))
+        for each in weight:
+            if each is not None:
+                weights.append(weights_of(each, f"weights of feature {number}"))
+                if weights[-1].shape != ids[-1].shape:
+                    raise BatchError(f"expected weights of feature {number} of shape "
+                                     f"{list(ids[-1].shape)}, as the indices, got "
+                                     f"{list(weights[-1].shape)}")
+    samples = {len(each) for each in lengths}
+    if len(samples) != 1:
+        raise BatchError(f"every feature needs the same number of bags, got "
+                         f"{', '.join(str(len(each)) for each in lengths)}")
+    if weights and len(weights) != len(ids):
+        raise BatchError(f"{len(weights)} of {len(ids)} features have weights: give all or none")
+    return cls(tables, torch.cat(ids), torch.cat(lengths), torch.cat(weights) if weights else None)
+
+
+def host_tensor(values, what, kind="integers"):
+    """`values` as a dense tensor in the host's memory.
+
+    Parameters
+    ----------
+    values : tensor, NumPy array, number or sequence
+    what : str
+        Its name in messages.
+    kind : str
+        "integers" or "floats".
+
+    Raises
+    ------
+    BatchError
+        It is none, or holds something else.
+    """
+    if not isinstance(values, torch.Tensor):
+        try:
+            array = np.asarray(values)
+            if not array.size and isinstance(values, (list, tuple)):  # which NumPy makes float64
+                array = array.astype(np.int64 if kind == "integers" else np.float32)
+            # A copy of what PyTorch does not take: other byte orders, negative strides, read-only.
+            values = torch.from_numpy(array if array.flags.writeable and array.dtype.isnative and
+                                      all(step >= 0 for step in array.strides) else
+                                      array.astype(array.dtype.newbyteorder("=")))
+        except (TypeError, ValueError):
+            raise BatchError(f"expected {what} as a tensor or an array of {kind}, got "
+                             f"{type(values).__name__}") from None
+    if values.layout != torch.strided or values.device.type == "meta" or values.is_quantized:
+        raise BatchError(f"expected {what} as a dense tensor in memory, got layout "
+                         f"{values.layout} of {values.dtype} on {values.device}")
+    floats = values.is_floating_point()
+    if (floats != (kind == "floats")) or values.is_complex() or values.dtype == torch.bool:
+        raise BatchError(f"expected {what} as {kind}, got {values.dtype}")
+    return values.cpu() if floats else values.detach().cpu()  # weights keep their graph
+
+
+def integers(values, what, dimensions=1):
+    values = host_tensor(values, what)
+    if values.dim() != dimensions:
+        raise BatchError(f"expected {what} with {dimensions} "
+                         f"dimension{'s' * (dimensions > 1)}, got shape {list(values.shape)}")
+    return values if values.dtype in (torch.int32, torch.int64) else values.long()
+
+
+def lengths_of(offsets, lookups, features, include_last):
+    """Lengths of bags from their offsets: int64[bags]."""
+    offsets = integers(offsets, "offsets").long()
+    if not include_last:
+        offsets = torch.cat((offsets, torch.tensor([lookups])))
+    bags = len(offsets) - 1
+    lengths = offsets.diff()
+    # Differences of offsets that are no positions may overflow.
+    if bags < 0 or bags % features or offsets[0] != 0 or offsets[-1] != lookups or bool(
+            ((lengths < 0) | (offsets[1:] < 0) | (offsets[1:] > lookups)).any()):
+        raise BatchError(f"the offsets of {features} features must be as many per feature, start "
+                         f"at 0, not decrease, and end at the {lookups} indices")
+    return lengths
+
+
+def weights_of(weights, what="weights"):
+    """Weights per lookup as float32 on the host, contiguous; None for None.
+
+    Raises
+    ------
+    BatchError
+    """
+    if weights is None:
+        return None
+    return host_tensor(weights, what, "floats").to(torch.float32).contiguous()
