@@ -8,6 +8,7 @@ import torch
 from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
 from hotrow.torch.features import bags as forms
+from hotrow.torch.features.inputs import keyed_bags
 from hotrow.torch.store.cached import CachedStore
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -181,8 +182,7 @@ def test_loops(case):
 # Faults, each of which some case must show.
 
 def weights_always(monkeypatch):
-    keyed = forms._keyed
-    monkeypatch.setattr(forms, "_keyed", lambda cls, tables, each, names, _: keyed(
+    monkeypatch.setattr(forms, "keyed_bags", lambda cls, tables, each, names, _: keyed_bags(
         cls, tables, each, names, each.weighted))
 
 
