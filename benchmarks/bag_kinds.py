@@ -3,10 +3,36 @@
 Elements are small integers, so that sums are exact in any order.
 """
 
+from ctypes import c_int64, c_void_p
+from pathlib import Path
+
 import numpy as np
+from hotrow.kernels import compiler
 
 LARGEST_ELEMENT = 256
 LR = 0.5
+
+
+def bare_copy(to, from_, rows, listed):
+    """A loop of memcpy as an implementation on the CPU: ("memcpy", function), if it compiles.
+
+    Parameters
+    ----------
+    to, from_ : float32[any, row_bytes / 4]
+    rows : int64[count]
+        Rows of one of the arrays; those of the other are consecutive.
+    listed : str
+        "to" or "from".
+    """
+    command = compiler.find_compiler()
+    if not command:
+        return ()
+    copy = compiler.load("bare_copy", [Path(__file__).with_name("bare_copy.cpp")],
+                         command=command).copy_listed
+    copy.argtypes = [c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_int64]
+    lists = [rows.ctypes.data if listed == side else None for side in ("to", "from")]
+    return (("memcpy", lambda: copy(to.ctypes.data, lists[0], from_.ctypes.data, lists[1],
+                                    len(rows), to.strides[0])),)
 
 
 class Pool:
@@ -119,4 +145,5 @@ class Update(Pool):
         return (
             ("numpy_reduceat", numpy_reduceat),
             ("torch_index_add", lambda: table.index_add_(0, rows, gradients, alpha=-LR)),
+            *bare_copy(work.table, work.dense, work.rows, "to"),
         )

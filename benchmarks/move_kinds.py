@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .bag_kinds import Pool, Update
+from .bag_kinds import Pool, Update, bare_copy
 
 
 class Gather:
@@ -64,6 +64,7 @@ class Gather:
         return (
             ("numpy_take", lambda: np.take(work.table, work.rows, 0, out=work.dense, mode="wrap")),
             ("torch_index_select", lambda: torch.index_select(table, 0, rows, out=dense)),
+            *bare_copy(work.dense, work.table, work.rows, "from"),
         )
 
 
@@ -96,6 +97,7 @@ class Scatter(Gather):
         return (
             ("numpy_put", numpy_put),
             ("torch_index_copy", lambda: table.index_copy_(0, rows, dense)),
+            *bare_copy(work.table, work.dense, work.rows, "to"),
         )
 
 

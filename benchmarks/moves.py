@@ -208,7 +208,7 @@ def _cpu_seconds(kind, work, advance):
             least = best_seconds([(lambda _, do=do: do(), [None]) for _, do in works], advance)
             found |= {f"{name}_{where}": float(each) for (name, _), each in zip(
                 works, least, strict=True)
-                      if where == "core" or not name.startswith("numpy")}
+                      if where == "core" or name.startswith("torch")}
     finally:
         torch.set_num_threads(before)
     return found

@@ -120,8 +120,10 @@ Outcome LookupEngine::remove(const Command &command, const Addresses &addresses)
 Outcome LookupEngine::split(const Command &command, const Addresses &addresses) {
     Outcome outcome;
     if (!reader_.read(command, addresses, passes_, outcome)) return outcome;
-    parts_.by_set(reader_);
-    if (command.flags & COUNT) count(nullptr);
+    if (command.flags & COUNT) {
+        parts_.by_set(reader_);
+        count(nullptr);
+    }
     split_.slots.resize(std::max<size_t>(split_.slots.size(), reader_.count()));
     if (reader_.refused())
         std::fill_n(split_.slots.begin(), reader_.count(), NO_SLOT);
@@ -138,9 +140,9 @@ Outcome LookupEngine::plan(const Command &command, const Addresses &addresses) {
     if (!planner_.accepts(command, outcome) ||
         !reader_.read(command, addresses, passes_, outcome))
         return outcome;
-    parts_.by_set(reader_);
     uint32_t *before = nullptr;
     if (command.flags & COUNT) {
+        parts_.by_set(reader_);
         before_.assign(reader_.count(), 0);
         before = before_.data();
         count(before);
@@ -148,7 +150,7 @@ Outcome LookupEngine::plan(const Command &command, const Addresses &addresses) {
     planned_.slots.resize(std::max<size_t>(planned_.slots.size(), reader_.count()));
     if (reader_.refused())
         std::fill_n(planned_.slots.begin(), reader_.count(), NO_SLOT);
-    planner_.plan(command, parts_, reader_.beat_shift(), before, planned_, outcome);
+    planner_.plan(command, reader_, parts_, before, planned_, outcome);
     write(outcome, addresses.slots, planned_.slots, reader_.count());
     write(outcome, addresses.fill_slots, planned_.fill_slots);
     write(outcome, addresses.victim_slots, planned_.victim_slots);

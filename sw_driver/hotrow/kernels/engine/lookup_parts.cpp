@@ -6,7 +6,8 @@ namespace hotrow::engine {
 
 namespace {
 
-constexpr uint32_t PART = 1 << 13;  // lookups that pay for a thread
+constexpr uint32_t PART = 1 << 13;         // lookups that pay for a thread
+constexpr uint32_t MISSED_PART = 1 << 11;  // likewise of lookups that need a slot
 constexpr int MOST_BITS = 8;
 
 // Lowest bits of a hash that all structures use for their sets. The second hash choice shares only
@@ -25,43 +26,71 @@ LookupParts::LookupParts(const Geometry &geometry, Workers &workers)
     split_mask_ = low_bits(split_bits_);
 }
 
+int LookupParts::threads_for(uint64_t lookups, uint32_t part) const {
+    return static_cast<int>(
+        std::clamp<uint64_t>(lookups / part, 1, static_cast<uint64_t>(workers_.threads())));
+}
+
+int LookupParts::sets_for(uint64_t lookups, uint32_t part) const {
+    return std::min(threads_for(lookups, part), 1 << split_bits_);
+}
+
+std::vector<Stream> LookupParts::spans_of(const BatchReader &reader, int spans) {
+    std::vector<Stream> found;
+    for (uint64_t span = 0; span < static_cast<uint64_t>(spans); ++span) {
+        const uint64_t first = reader.count() * span / spans;
+        found.push_back(reader.stream(
+            static_cast<uint32_t>(first),
+            static_cast<uint32_t>(reader.count() * (span + 1) / spans - first)));
+    }
+    return found;
+}
+
 void LookupParts::by_set(const BatchReader &reader) {
-    const uint32_t most = std::min<uint32_t>(static_cast<uint32_t>(workers_.threads()),
-                                             uint32_t{1} << split_bits_);
-    const int parts = static_cast<int>(std::clamp<uint32_t>(reader.count() / PART, 1, most));
-    divide(reader, parts, parts);
+    const int parts = sets_for(reader.count(), PART);
+    divide(reader, spans_of(reader, parts), parts, false);
+}
+
+void LookupParts::by_set(const BatchReader &reader,
+                         const std::vector<std::vector<uint32_t>> &listed) {
+    uint64_t lookups = 0;
+    std::vector<Stream> spans;
+    for (const auto &list : listed) {
+        lookups += list.size();
+        spans.push_back(reader.stream(list.data(), static_cast<uint32_t>(list.size())));
+    }
+    divide(reader, spans, sets_for(lookups, MISSED_PART), false);
 }
 
 void LookupParts::by_position(const BatchReader &reader) {
-    const uint32_t most = static_cast<uint32_t>(workers_.threads());
-    const int spans = static_cast<int>(std::clamp<uint32_t>(reader.count() / PART, 1, most));
-    divide(reader, 1, spans);
+    divide(reader, spans_of(reader, threads_for(reader.count(), PART)), 1, true);
 }
 
-void LookupParts::divide(const BatchReader &reader, int parts, int spans) {
-    const uint64_t count = reader.count();
-    const auto first_of = [&](int span) { return static_cast<uint32_t>(count * span / spans); };
-    parts_ = std::max(parts, spans);
+void LookupParts::divide(const BatchReader &reader, const std::vector<Stream> &spans, int parts,
+                         bool apart) {
+    const int count = static_cast<int>(spans.size());
+    parts_ = apart ? count : parts;
     streams_.assign(parts_, {});
+    const auto streams_of = [&](int span, int part) -> auto & {
+        return streams_[apart ? span : part];
+    };
     if (parts == 1 && !reader.refused()) {
-        for (int span = 0; span < spans; ++span)
-            streams_[span] = {
-                reader.stream(first_of(span), first_of(span + 1) - first_of(span))};
+        for (int span = 0; span < count; ++span) streams_of(span, 0).push_back(spans[span]);
         return;
     }
-    if (positions_.size() < static_cast<size_t>(parts * spans)) positions_.resize(parts * spans);
-    std::vector<uint32_t> counts(parts * spans);
-    workers_.run(spans, [&](int span) {
-        const uint32_t first = first_of(span), last = first_of(span + 1);
-        const uint64_t *const hashes = reader.hashes();
+    if (positions_.size() < static_cast<size_t>(parts * count)) positions_.resize(parts * count);
+    std::vector<uint32_t> counts(parts * count);
+    workers_.run(count, [&](int span) {
+        const Stream stream = spans[span];
         std::vector<uint32_t *> ends(parts);
         for (int part = 0; part < parts; ++part) {
             std::vector<uint32_t> &list = positions_[span * parts + part];
-            if (list.size() < last - first) list.resize(last - first);
+            if (list.size() < stream.count) list.resize(stream.count);
             ends[part] = list.data();
         }
-        for (uint32_t position = first; position < last; ++position) {
-            const uint64_t hash = hashes[position];
+        for (uint32_t at = 0; at < stream.count; ++at) {
+            const uint32_t position = stream.position(at);
+            const uint64_t hash = stream.hashes[position];
             if (hash == REFUSED) continue;
             uint32_t *&end = ends[(hash & split_mask_) * parts >> split_bits_];
             *end++ = position;
@@ -70,9 +99,9 @@ void LookupParts::divide(const BatchReader &reader, int parts, int spans) {
             counts[span * parts + part] =
                 static_cast<uint32_t>(ends[part] - positions_[span * parts + part].data());
     });
-    for (int span = 0; span < spans; ++span)
+    for (int span = 0; span < count; ++span)
         for (int part = 0; part < parts; ++part)
-            streams_[parts == 1 ? span : part].push_back(reader.stream(
+            streams_of(span, part).push_back(reader.stream(
                 positions_[span * parts + part].data(), counts[span * parts + part]));
 }
 

@@ -21,6 +21,8 @@ public:
 
     // Divide by sets: no two parts share a set of directory, counters or miss table.
     void by_set(const BatchReader &);
+    // Divide the lookups at these positions, which increase from list to list, by sets.
+    void by_set(const BatchReader &, const std::vector<std::vector<uint32_t>> &listed);
     // Divide into consecutive lookups.
     void by_position(const BatchReader &);
 
@@ -29,7 +31,11 @@ public:
     const std::vector<Stream> &streams(int part) const { return streams_[part]; }
 
 private:
-    void divide(const BatchReader &, int parts, int spans);
+    int threads_for(uint64_t lookups, uint32_t part) const;
+    int sets_for(uint64_t lookups, uint32_t part) const;
+    static std::vector<Stream> spans_of(const BatchReader &, int spans);
+    // Divide the lookups of spans by sets; with `apart` each span is a part of its own.
+    void divide(const BatchReader &, const std::vector<Stream> &spans, int parts, bool apart);
 
     Workers &workers_;
     uint64_t split_mask_;  // the bits of a hash that divide sets into parts

@@ -159,9 +159,9 @@ struct Sets {
 
     static int first_of(uint32_t ways) { return __builtin_ctz(ways); }
 
-    static uint64_t find(const Directory &d, const Stream &stream, uint32_t *slots) {
+    static void find(const Directory &d, const Stream &stream, uint32_t *slots,
+                     std::vector<uint32_t> &missed) {
         Chunk chunks[2];
-        uint64_t hits = 0;
         begin(d, stream, chunks[0]);
         for (uint32_t from = 0, turn = 0; from < stream.count; from += CHUNK, turn ^= 1) {
             const Chunk &chunk = chunks[turn], &next = chunks[turn ^ 1];
@@ -170,15 +170,11 @@ struct Sets {
                 if (i < next.count) fetch(d, next, i);
                 const Found found = match_all(d, chunk, i);
                 uint32_t slot = NO_SLOT;
-                if (found.any()) {
-                    const int choice = found.choice();
-                    slot = slot_of(chunk.sets[choice][i], found.way());
-                    ++hits;
-                }
+                if (found.any()) slot = slot_of(chunk.sets[found.choice()][i], found.way());
+                else missed.push_back(chunk.positions[i]);
                 slots[chunk.positions[i]] = slot;
             }
         }
-        return hits;
     }
 
     static uint64_t mark(const Directory &d, const Stream &stream, uint16_t batch,
@@ -365,6 +361,41 @@ struct Sets {
         }
     }
 
+    static void plan_held(PlanPass &pass, const Stream &stream, std::vector<uint32_t> &others) {
+        Directory &d = pass.directory;
+        const uint16_t planned = static_cast<uint16_t>(pass.planned);
+        const uint16_t newest = pass.newest_stamp(), age = static_cast<uint16_t>(newest - planned);
+        const uint16_t unheld = static_cast<uint16_t>(newest - static_cast<uint16_t>(pass.retired));
+        const Tag dirty = pass.policy.writes ? DIRTY : 0;
+        uint64_t hits = 0, fresh = 0;
+        Chunk chunks[2];
+        begin(d, stream, chunks[0]);
+        for (uint32_t from = 0, turn = 0; from < stream.count; from += CHUNK, turn ^= 1) {
+            const Chunk &chunk = chunks[turn], &next = chunks[turn ^ 1];
+            load(d, stream, from + CHUNK, chunks[turn ^ 1]);
+            for (uint32_t i = 0; i < chunk.count; ++i) {
+                if (i < next.count) fetch(d, next, i);
+                const Found found = match_all(d, chunk, i);
+                const int choice = found.choice(), way = found.any() ? found.way() : 0;
+                Block &here = block(d, chunk.sets[found.any() ? choice : 0][i]);
+                const uint16_t held = static_cast<uint16_t>(
+                    newest - __atomic_load_n(here.needed + way, __ATOMIC_RELAXED));
+                if (!found.any() || held >= unheld || (here.tags[way] & dirty) != dirty) {
+                    others.push_back(chunk.positions[i]);
+                    continue;
+                }
+                if (age < held) __atomic_store_n(here.needed + way, planned, __ATOMIC_RELAXED);
+                uint16_t *const used = here.used + way;
+                if (__atomic_load_n(used, __ATOMIC_RELAXED) != planned)
+                    fresh += __atomic_exchange_n(used, planned, __ATOMIC_RELAXED) != planned;
+                ++hits;
+                pass.slots[chunk.positions[i]] = slot_of(chunk.sets[choice][i], way);
+            }
+        }
+        pass.hits += hits;
+        pass.resident_rows += fresh;
+    }
+
     // The batch ends: its fills are slots as all others.
     static void settle(PlanPass &pass) {
         for (const Listed &fill : pass.listed) {
@@ -462,8 +493,8 @@ inline uint64_t hash_run(const void *ids, bool wide, uint32_t count, uint64_t ba
 template <class Tag, int WAYS>
 const Passes &passes() {
     using S = Sets<Tag, WAYS>;
-    static constexpr Passes found{hash_pattern, hash_run,  S::find,    S::mark,  S::plan,
-                                  S::settle,    S::install, S::remove, S::sweep};
+    static constexpr Passes found{hash_pattern, hash_run,  S::find,    S::mark,   S::plan,
+                                  S::plan_held, S::settle, S::install, S::remove, S::sweep};
     return found;
 }
 

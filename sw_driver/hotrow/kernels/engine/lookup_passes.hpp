@@ -101,11 +101,14 @@ struct Passes {
                              const uint64_t *last, uint64_t key_mask, uint64_t *hashes);
     uint64_t (*hash_run)(const void *ids, bool wide, uint32_t count, uint64_t base, uint64_t last,
                          uint64_t key_mask, uint64_t *hashes);
-    // Slot of each lookup, or NO_SLOT; returns the hits.
-    uint64_t (*find)(const Directory &, const Stream &, uint32_t *slots);
+    // Slot of each lookup, or NO_SLOT; list the positions without one.
+    void (*find)(const Directory &, const Stream &, uint32_t *slots, std::vector<uint32_t> &missed);
     // Hold the slots of the rows; returns the hits.
     uint64_t (*mark)(const Directory &, const Stream &, uint16_t batch, uint16_t newest_stamp);
     void (*plan)(PlanPass &, const Stream &);
+    // Plan the lookups whose slots are held, which no row of the batch evicts, so that their order
+    // does not matter and threads may share sets; list the positions of the others.
+    void (*plan_held)(PlanPass &, const Stream &, std::vector<uint32_t> &others);
     void (*settle)(PlanPass &);  // after the last lookup of the batch
     Installed (*install)(Directory &, uint64_t hash, Partition, uint8_t number, uint16_t planned,
                          uint16_t retired);

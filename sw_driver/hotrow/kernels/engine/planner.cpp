@@ -87,7 +87,7 @@ void Planner::sweep(const PolicyState &policy) {
     });
 }
 
-void Planner::plan(const Command &command, const LookupParts &parts, int beat_shift,
+void Planner::plan(const Command &command, const BatchReader &reader, LookupParts &parts,
                    const uint32_t *before, PlanResults &results, Outcome &outcome) {
     const PolicyState policy = policy_of(command.flags);
     int64_t retired;
@@ -98,22 +98,34 @@ void Planner::plan(const Command &command, const LookupParts &parts, int beat_sh
     }
     directory_.numbered |= policy.policy != LRU;
     if (planned_ % (1 << sweep_log2_) == 0) sweep(policy);
-    while (bypassed_.size() < static_cast<size_t>(parts.parts()))
-        bypassed_.push_back(std::make_unique<MissedRows>(geometry_));
-    lists_.resize(bypassed_.size());
+    const size_t most = static_cast<size_t>(workers_.threads());
+    while (bypassed_.size() < most) bypassed_.push_back(std::make_unique<MissedRows>(geometry_));
+    lists_.resize(most);
     std::vector<PlanPass> passes;
-    passes.reserve(parts.parts());
-    for (int part = 0; part < parts.parts(); ++part)
+    passes.reserve(most);
+    for (size_t part = 0; part < most; ++part) {
         passes.push_back({directory_, counters_, *bypassed_[part], bypassed_by_, newest_bypass_,
-                          policy, planned_,
-                          retired, sweep_log2_, beat_shift, window_beats_, before,
-                          results.slots.data(), std::move(lists_[part].listed),
-                          std::move(lists_[part].victims), {}});
+                          policy, planned_, retired, sweep_log2_, reader.beat_shift(),
+                          window_beats_, before, results.slots.data(),
+                          std::move(lists_[part].listed), std::move(lists_[part].victims), {}});
+        passes[part].bypassed.begin();
+        passes[part].listed.clear();
+        passes[part].victims.clear();
+    }
+    parts.by_position(reader);
+    if (parts.parts() > 1 && !directory_.numbered) {
+        others_.resize(parts.parts());
+        workers_.run(parts.parts(), [&](int span) {
+            others_[span].clear();
+            for (const Stream &stream : parts.streams(span))
+                passes_.plan_held(passes[span], stream, others_[span]);
+        });
+        parts.by_set(reader, others_);
+    } else {
+        parts.by_set(reader);
+    }
     workers_.run(parts.parts(), [&](int part) {
         PlanPass &pass = passes[part];
-        pass.bypassed.begin();
-        pass.listed.clear();
-        pass.victims.clear();
         for (const Stream &stream : parts.streams(part)) passes_.plan(pass, stream);
         passes_.settle(pass);
     });

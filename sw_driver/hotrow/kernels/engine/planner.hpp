@@ -43,7 +43,7 @@ public:
     uint64_t mark(const Command &, const LookupParts &);
 
     // Plan a batch. `before`: count of the row before each owner, or null.
-    void plan(const Command &, const LookupParts &, int beat_shift, const uint32_t *before,
+    void plan(const Command &, const BatchReader &, LookupParts &, const uint32_t *before,
               PlanResults &, Outcome &outcome);
 
     Installed install(uint64_t hash, Partition, const PolicyState &);
@@ -70,6 +70,7 @@ private:
     };
     std::vector<std::unique_ptr<MissedRows>> bypassed_;  // by part
     std::vector<PartLists> lists_;
+    std::vector<std::vector<uint32_t>> others_;  // by span
     const Geometry &geometry_;
 };
 

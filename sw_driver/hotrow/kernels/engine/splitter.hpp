@@ -29,25 +29,26 @@ public:
     Splitter(const Geometry &g, const Directory &directory, const Passes &passes, Workers &workers)
         : geometry_(g), directory_(directory), passes_(passes), workers_(workers) {}
 
-    void split(const BatchReader &, const LookupParts &, SplitResults &, Outcome &);
+    void split(const BatchReader &, LookupParts &, SplitResults &, Outcome &);
 
 private:
     struct Part {
         MissedRows rows;
         std::vector<Listed> listed;
         std::vector<BypassedLookup> missed;
-        uint64_t hits;
 
         explicit Part(const Geometry &g) : rows(g) {}
     };
 
-    void split_part(const BatchReader &, const std::vector<Stream> &, uint32_t *slots, Part &);
+    static void list_missed(const BatchReader &, const KeyShape &, const std::vector<Stream> &,
+                            Part &);
 
     const Geometry &geometry_;
     const Directory &directory_;
     const Passes &passes_;
     Workers &workers_;
     std::vector<std::unique_ptr<Part>> parts_;
+    std::vector<std::vector<uint32_t>> missed_;  // by span
     std::vector<uint8_t> cold_;
 };
 
