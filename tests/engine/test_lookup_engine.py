@@ -211,6 +211,20 @@ def test_threads_change_nothing(name, threads):
         pair.step()
 
 
+@pytest.mark.parametrize(("name", "threads"), [("tiny, wide sets", 2), ("u55c, narrow tags", 7)])
+def test_threads_evict_in_order(name, threads):
+    """A row that a batch evicts is missed by later lookups of that batch."""
+    pair = Pair(GEOMETRIES[name], threads, threads, longest=2 * PART)
+    slots, count = pair.config.slots, 2 * PART
+    for flags in (0, PlanFlag.READ_ONLY, 0, PlanFlag.READ_ONLY, 0):
+        batch = pair.golden.planning.planner.state.planned
+        assert pair.card.retire(batch) == pair.golden.planning.retire(batch & 0xFFFF_FFFF)
+        ids = pair.random.integers(0, 3 * slots // 2, count).astype(np.uint32)
+        done = pair.run(Opcode.PLAN, source=ids, count=count, samples=count, first_table=0,
+                        table_count=1, value=batch + 1, flags=int(flags))
+    assert done["evictions"] and done["bypasses"]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86-64")
 def test_instruction_sets_change_nothing(monkeypatch):
