@@ -1,7 +1,8 @@
 // The lookups of a batch, divided among threads.
 //
-// A thread takes the lookups of its sets in order, so that each set changes as in one thread; what
-// the threads list is merged by position.
+// Lookups that change nothing which others of the batch see are divided by position. Of the rest a
+// thread takes those of its sets in order, so that each set changes as in one thread. What the
+// threads list is merged by position.
 
 #pragma once
 
