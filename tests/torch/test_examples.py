@@ -60,12 +60,20 @@ def test_own_model_learns(run):
     assert losses(out) == sorted(losses(out), reverse=True) and losses(out)[-1] < 0.5
 
 
+@pytest.mark.slow
+def test_ngram_tables_lower_the_loss(run):
+    out = run("ngram_memory.py", "--characters", 60_000, "--epochs", 1, "--rows", 2000)
+    without, with_tables = (float(each) for each in re.findall(r"(\d\.\d+) bits", out))
+    assert with_tables < without - 0.2 and re.search(r"\d\.\d% of lookups hit", out)
+
+
 def test_several_processes_explains_itself(run, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(SystemExit, match="torchrun --standalone --nproc-per-node=2"):
         run("several_processes.py")
 
 
-@pytest.mark.parametrize("name, lines", [("dlrm_criteo.py", 120), ("own_model.py", 60)])
+@pytest.mark.parametrize("name, lines", [("dlrm_criteo.py", 120), ("own_model.py", 60),
+                                         ("ngram_memory.py", 120)])
 def test_they_are_short(name, lines):
     assert len((EXAMPLES / name).read_text().splitlines()) < lines
