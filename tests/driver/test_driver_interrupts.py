@@ -145,6 +145,19 @@ def test_at_every_line_of_clear_directory(device, table):
     assert at > 50
 
 
+def test_at_every_line_of_a_wait_and_of_closing():
+    at, where = 0, "begin"
+    while where:
+        at += 1
+        card = hotrow.open("cpu", preset="tiny").transport
+        where = interrupted(lambda card=card: (card.wait(0, 0, 1e-3), card.close()), at)
+        closing = threading.Thread(target=card.close, daemon=True)
+        closing.start()
+        closing.join(20)
+        assert not closing.is_alive(), where
+    assert at > 5
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a callback
 def test_at_any_time(device, table):
     """By a timer, also while the model executes a command."""

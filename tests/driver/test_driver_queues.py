@@ -289,29 +289,24 @@ def test_a_card_in_software_is_closed_during_a_wait(monkeypatch):
 
 
 def test_a_card_in_software_ends_after_its_waits():
-    device = hotrow.open("cpu", preset="tiny")
-    device.wait_event_async(0, 1, queue="lookup")
-    card, calls = device.transport, []
-    library = card._library
+    for _ in range(20):
+        card = hotrow.open("cpu", preset="tiny").transport
+        begun = threading.Barrier(4)
 
-    class Library:
-        def card_wait(self, *arguments):
-            calls.append("begin")
-            closing.start()
-            closing.join(0.2)  # which does not end the card
-            library.card_wait(*arguments)
-            calls.append("end")
+        def wait(card=card, begun=begun):
+            begun.wait()
+            while not card._closed:
+                card.wait(0, 0, 0.01)
 
-        def card_close(self, handle):
-            calls.append("close")
-            library.card_close(handle)
-
-    card._library, closing = Library(), threading.Thread(target=card.close)
-    card.wait(0, 0, 0.01)
-    closing.join()
-    assert calls == ["begin", "end", "close"]
-    card.wait(0, 0, 0.01)
-    assert calls == ["begin", "end", "close"]
+        threads = [threading.Thread(target=wait) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        begun.wait()
+        card.close(), card.close()
+        card.wait(0, 0, 100)  # of a card that has ended
+        for thread in threads:
+            thread.join(10)
+            assert not thread.is_alive()
 
 
 def test_a_future_without_a_command():

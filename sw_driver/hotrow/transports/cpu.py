@@ -4,7 +4,6 @@ import ctypes
 import os
 from ctypes import c_double, c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import replace
-from threading import Condition
 from typing import Any
 
 import numpy as np
@@ -112,20 +111,20 @@ class CpuTransport:
         path = native_library()._name
         self._library, self._short = _bound(ctypes.CDLL(path)), _bound(ctypes.PyDLL(path))
         fields = _Geometry(*(int(getattr(geometry, name)) for name in GEOMETRY_FIELDS))
-        self._opened: int | None = self._library.card_open(ctypes.byref(fields), threads)
-        if not self._opened:
+        self._handle = self._library.card_open(ctypes.byref(fields), threads)
+        if not self._handle:
             raise RuntimeError(
                 f"memory or threads ran out for a card of {geometry.directory_sets} sets and "
                 f"{threads} threads: open it with fewer slots or threads")
         self._addresses = _Addresses(geometry.address_width)
         self._arrays: dict[int, np.ndarray] = {}
-        self._waits, self._left, self._process = 0, Condition(), os.getpid()
+        self._closed, self._process = False, os.getpid()
 
     @property
     def _card(self) -> int:
-        if not self._opened:
+        if self._closed:
             raise DeviceError("this card is closed: open it again")
-        return self._opened
+        return self._handle
 
     def read_register(self, offset: int) -> int:
         """Read the 32-bit register at a byte offset."""
@@ -165,24 +164,12 @@ class CpuTransport:
         if self._process != os.getpid():
             raise RuntimeError("the card's threads are in the process that opened it, and not in "
                                "this one, its child: open a card here")
-        with self._left:
-            card = self._opened  # None: another thread has closed it
-            self._waits += 1
-        try:
-            if card:
-                self._library.card_wait(card, queue, completed, timeout)
-        finally:
-            with self._left:
-                self._waits -= 1
-                self._left.notify_all()
+        self._library.card_wait(self._handle, queue, completed, timeout)
 
     def close(self) -> None:
-        """End the card after the commands under way and the calls of `wait`."""
-        with self._left:
-            card, self._opened = self._opened, None
-            self._left.wait_for(lambda: not self._waits)
-        if card:
-            self._library.card_close(card)
+        """End the card after the commands and calls under way."""
+        self._closed = True
+        self._library.card_close(self._handle)  # which ends it once
         self._arrays.clear()
 
 

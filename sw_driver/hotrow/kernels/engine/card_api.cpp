@@ -1,36 +1,92 @@
-// The card for C.
+// The card for C. Calls name a card by a handle that no other card gets, and do nothing without one.
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
 
 #include "card.hpp"
 
-extern "C" {
+namespace {
 
 using hotrow::engine::Card;
+using Handle = uintptr_t;
 
-// Null if memory or threads run out.
-Card *card_open(const hotrow::engine::Geometry *geometry, int threads) {
+struct Opened {
+    std::unique_ptr<Card> card;
+    int calls = 0;  // under way
+};
+
+std::mutex lock;
+std::condition_variable returned;
+Handle newest = 0;
+std::map<Handle, std::shared_ptr<Opened>> cards;
+
+// Call the card; `card_close` waits for the call.
+template <class Function>
+void call(Handle handle, const Function &function) {
+    std::shared_ptr<Opened> opened;
+    {
+        const std::lock_guard<std::mutex> guard(lock);
+        const auto found = cards.find(handle);
+        if (found == cards.end()) return;
+        opened = found->second;
+        ++opened->calls;
+    }
+    function(*opened->card);
+    const std::lock_guard<std::mutex> guard(lock);
+    if (!--opened->calls) returned.notify_all();
+}
+
+}  // namespace
+
+extern "C" {
+
+// 0 if memory or threads run out.
+Handle card_open(const hotrow::engine::Geometry *geometry, int threads) {
     try {
-        return new Card(*geometry, threads);
+        auto opened = std::make_shared<Opened>();
+        opened->card = std::make_unique<Card>(*geometry, threads);
+        const std::lock_guard<std::mutex> guard(lock);
+        cards.emplace(newest + 1, std::move(opened));
+        return ++newest;
     } catch (...) {
-        return nullptr;
+        return 0;
     }
 }
 
-void card_close(Card *card) { delete card; }
-
-uint32_t card_read_register(Card *card, uint32_t offset) { return card->read_register(offset); }
-
-void card_write_register(Card *card, uint32_t offset, uint32_t value) {
-    card->write_register(offset, value);
+// End the card after the commands and calls under way.
+void card_close(Handle handle) {
+    std::unique_lock<std::mutex> guard(lock);
+    const auto found = cards.find(handle);
+    if (found == cards.end()) return;
+    const std::shared_ptr<Opened> opened = found->second;
+    cards.erase(found);
+    returned.wait(guard, [&] { return !opened->calls; });
+    guard.unlock();
+    opened->card.reset();
 }
 
-void card_map(Card *card, uint64_t address, uint8_t *data, uint64_t size, int writable) {
-    card->map(address, data, size, writable);
+uint32_t card_read_register(Handle handle, uint32_t offset) {
+    uint32_t value = 0;
+    call(handle, [&](Card &card) { value = card.read_register(offset); });
+    return value;
 }
 
-void card_unmap(Card *card, uint64_t address) { card->unmap(address); }
+void card_write_register(Handle handle, uint32_t offset, uint32_t value) {
+    call(handle, [&](Card &card) { card.write_register(offset, value); });
+}
 
-void card_wait(Card *card, uint32_t queue, uint32_t seen, double seconds) {
-    card->wait(queue, seen, seconds);
+void card_map(Handle handle, uint64_t address, uint8_t *data, uint64_t size, int writable) {
+    call(handle, [&](Card &card) { card.map(address, data, size, writable); });
+}
+
+void card_unmap(Handle handle, uint64_t address) {
+    call(handle, [&](Card &card) { card.unmap(address); });
+}
+
+void card_wait(Handle handle, uint32_t queue, uint32_t seen, double seconds) {
+    call(handle, [&](Card &card) { card.wait(queue, seen, seconds); });
 }
 
 }
