@@ -44,7 +44,7 @@ def mapped(tmp_path_factory):
     return map_modules(DESIGN + RAM_VERILOG, "hotrow", tmp_path_factory.mktemp("area"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_resources_by_unit(mapped):
     found = resources(mapped, "hotrow")
     assert total(found) == {"luts": pytest.approx(10, abs=3), "ffs": 38, "bram": 0, "uram": 1,

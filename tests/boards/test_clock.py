@@ -143,7 +143,7 @@ def test_the_core_that_boards_carry(tmp_path):
         assert room // 100 < result[resource] < 3 * room // 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_adder_for_real(tmp_path):
     place_and_route_tools()
     lines = []
