@@ -8,13 +8,11 @@ namespace {
 
 constexpr uint32_t ID64 = 1, FEATURE_MAJOR = 2, JAGGED = 4;
 constexpr uint32_t PATTERN = 256;        // lookups of a pattern, at least
-constexpr uint32_t SPAN = 1 << 13;       // lookups that pay for a thread
 
 }  // namespace
 
-BatchReader::BatchReader(const Geometry &geometry, const Memory &memory, const Tables &tables,
-                         Workers &workers)
-    : geometry_(geometry), memory_(memory), table_of_(tables), workers_(workers), keys_(geometry),
+BatchReader::BatchReader(const Geometry &geometry, const Memory &memory, const Tables &tables)
+    : geometry_(geometry), memory_(memory), table_of_(tables), keys_(geometry),
       partitions_(geometry.tables) {}
 
 bool BatchReader::feature_major() const { return flags_ & FEATURE_MAJOR; }
@@ -52,15 +50,7 @@ bool BatchReader::read(const Command &command, const Addresses &addresses, const
     if (partitioned_ && tables_.size() < count_) tables_.resize(count_);
     read_columns();
 
-    const int parts = static_cast<int>(
-        std::clamp<uint64_t>(count_ / SPAN, 1, static_cast<uint64_t>(workers_.threads())));
-    std::vector<Span> spans(parts);
-    for (int part = 0; part < parts; ++part)
-        spans[part] = {static_cast<uint32_t>(uint64_t{count_} * part / parts),
-                       static_cast<uint32_t>(uint64_t{count_} * (part + 1) / parts), 0};
-    workers_.run(parts, [&](int part) { read_span(passes, spans[part]); });
-    refused_ = 0;
-    for (const Span &span : spans) refused_ += span.refused;
+    hash_lookups(passes);
     refuse_faulty(outcome);
     outcome.lookups = static_cast<uint32_t>(count_ - refused_);
     return true;
@@ -104,52 +94,41 @@ void BatchReader::read_columns() {
 }
 
 template <class Run>
-void BatchReader::runs(uint32_t first, uint32_t last, const Run &run) const {
+void BatchReader::runs(const Run &run) const {
     if (!jagged_) {  // feature after feature
-        for (uint32_t at = first; at < last;) {
-            const uint32_t column = at / samples_;
-            const uint32_t end = static_cast<uint32_t>(
-                std::min<uint64_t>(last, uint64_t{column + 1} * samples_));
-            run(at, end, column);
-            at = end;
-        }
+        for (uint32_t at = 0, column = 0; at < count_; at += samples_, ++column)
+            run(at, static_cast<uint32_t>(std::min<uint64_t>(count_, uint64_t{at} + samples_)),
+                column);
         return;
     }
-    uint64_t bag = std::upper_bound(starts_.begin(), starts_.end() - 1, first) - starts_.begin() - 1;
-    for (uint32_t at = first; at < last; ++bag) {
-        const uint32_t end = std::min(last, starts_[bag + 1]);
-        if (end > at) run(at, end, column_of(bag));
-        at = std::max(at, end);
-    }
+    for (uint64_t bag = 0; bag + 1 < starts_.size(); ++bag)
+        if (starts_[bag + 1] > starts_[bag]) run(starts_[bag], starts_[bag + 1], column_of(bag));
 }
 
-void BatchReader::read_span(const Passes &passes, Span &span) {
+void BatchReader::hash_lookups(const Passes &passes) {
     const uint64_t mask = low_bits(keys_.key_width);
     const size_t id_bytes = wide_ ? 8 : 4;
-    uint64_t refused = 0;
+    refused_ = 0;
     if (!jagged_ && !feature_major()) {
         const uint32_t width = static_cast<uint32_t>(columns_.size());
         const uint32_t length = static_cast<uint32_t>(base_.size());
-        uint32_t phase = span.first % width;
-        for (uint32_t at = span.first; at < span.last; phase = 0) {
-            const uint32_t count = std::min(length - phase, span.last - at);
-            refused += passes.hash_pattern(ids_ + at * id_bytes, wide_, count, base_.data() + phase,
-                                           last_.data() + phase, mask, hashes_.data() + at);
+        for (uint32_t at = 0; at < count_;) {
+            const uint32_t count = std::min(length, count_ - at);
+            refused_ += passes.hash_pattern(ids_ + at * id_bytes, wide_, count, base_.data(),
+                                            last_.data(), mask, hashes_.data() + at);
             if (partitioned_)
-                for (uint32_t i = 0; i < count; ++i)
-                    tables_[at + i] = columns_[(phase + i) % width].table;
+                for (uint32_t i = 0; i < count; ++i) tables_[at + i] = columns_[i % width].table;
             at += count;
         }
     } else {
-        runs(span.first, span.last, [&](uint32_t first, uint32_t last, uint32_t column) {
-            refused += passes.hash_run(ids_ + first * id_bytes, wide_, last - first,
-                                       columns_[column].base, columns_[column].last, mask,
-                                       hashes_.data() + first);
+        runs([&](uint32_t first, uint32_t last, uint32_t column) {
+            refused_ += passes.hash_run(ids_ + first * id_bytes, wide_, last - first,
+                                        columns_[column].base, columns_[column].last, mask,
+                                        hashes_.data() + first);
             if (partitioned_)
                 std::fill(tables_.begin() + first, tables_.begin() + last, columns_[column].table);
         });
     }
-    span.refused = refused;
 }
 
 // Refuse the ids in faulty bus words, and report the first error.

@@ -11,13 +11,12 @@
 #include "memory.hpp"
 #include "outcome.hpp"
 #include "tables.hpp"
-#include "workers.hpp"
 
 namespace hotrow::engine {
 
 class BatchReader {
 public:
-    BatchReader(const Geometry &, const Memory &, const Tables &, Workers &);
+    BatchReader(const Geometry &, const Memory &, const Tables &);
 
     // Read the lookups of a command; return false if the bag lengths have a fault or do not add up.
     // `outcome` receives the first error and the number of lookups that are served.
@@ -47,28 +46,23 @@ private:
         uint64_t base, last;
         uint16_t table;
     };
-    struct Span {
-        uint32_t first, last;
-        uint64_t refused;
-    };
 
     bool read_lengths(const Addresses &, Outcome &);
     void read_columns();
-    void read_span(const Passes &, Span &);
+    void hash_lookups(const Passes &);
     void refuse_faulty(Outcome &);
     bool feature_major() const;
     // Column of a bag.
     uint32_t column_of(uint64_t bag) const {
         return static_cast<uint32_t>(feature_major() ? bag / samples_ : bag % columns_.size());
     }
-    // Call run(first, last, column) for the runs of lookups of one column among first .. last - 1.
+    // Call run(first, last, column) for each run of lookups first .. last - 1 of one column.
     template <class Run>
-    void runs(uint32_t first, uint32_t last, const Run &run) const;
+    void runs(const Run &run) const;
 
     const Geometry &geometry_;
     const Memory &memory_;
     const Tables &table_of_;
-    Workers &workers_;
     KeyShape keys_;
 
     uint32_t count_ = 0, samples_ = 0, flags_ = 0;

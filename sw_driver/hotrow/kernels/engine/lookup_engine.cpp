@@ -15,7 +15,7 @@ LookupEngine::LookupEngine(const Geometry &geometry, const Memory &memory, const
                            Workers &workers)
     : geometry_(geometry), memory_(memory), tables_(tables), workers_(workers), keys_(geometry_),
       counters_(geometry_), directory_(geometry_), passes_(passes_for(directory_)),
-      reader_(geometry_, memory, tables, workers), parts_(geometry_, workers),
+      reader_(geometry_, memory, tables), parts_(geometry_, workers),
       planner_(geometry_, directory_, counters_, passes_, workers),
       splitter_(geometry_, directory_, passes_, workers) {}
 

@@ -105,38 +105,12 @@ void LookupParts::divide(const BatchReader &reader, const std::vector<Stream> &s
                 positions_[span * parts + part].data(), counts[span * parts + part]));
 }
 
-void merge(Workers &workers, const Lists &lists, std::vector<uint32_t> &slots,
-           std::vector<Row> &rows) {
-    const size_t parts = lists.size();
-    size_t total = 0;
-    for (const auto *list : lists) total += list->size();
-    slots.resize(total);
-    rows.resize(total);
-    // A span of the result begins where an entry of the longest list does.
-    const auto &longest = **std::max_element(
-        lists.begin(), lists.end(), [](const auto *a, const auto *b) { return a->size() < b->size(); });
-    const auto first_of = [&](size_t span) {
-        std::vector<size_t> first(parts);
-        for (size_t part = 0; part < parts; ++part) {
-            const auto &list = *lists[part];
-            if (span == parts) first[part] = list.size();
-            else if (span && !longest.empty())
-                first[part] = std::lower_bound(list.begin(), list.end(),
-                                               longest[longest.size() * span / parts].position,
-                                               [](const Listed &entry, uint32_t position) {
-                                                   return entry.position < position;
-                                               }) - list.begin();
-        }
-        return first;
-    };
-    workers.run(static_cast<int>(parts), [&](int span) {
-        const std::vector<size_t> first = first_of(span);
-        size_t to = 0;
-        for (const size_t at : first) to += at;
-        in_order(lists, first, first_of(span + 1), [&](size_t, const Listed &entry) {
-            slots[to] = entry.slot;
-            rows[to++] = entry.row;
-        });
+void merge(const Lists &lists, std::vector<uint32_t> &slots, std::vector<Row> &rows) {
+    slots.clear();
+    rows.clear();
+    in_order(lists, [&](size_t, const Listed &entry) {
+        slots.push_back(entry.slot);
+        rows.push_back(entry.row);
     });
 }
 

@@ -48,31 +48,23 @@ private:
 // The lists of the parts, each in order of position.
 using Lists = std::vector<const std::vector<Listed> *>;
 
-// Call visit(part, entry) for the entries at[part] .. end[part] - 1 of the parts in order of position.
+// Call visit(part, entry) for all entries in order of position.
 template <class Visit>
-void in_order(const Lists &lists, std::vector<size_t> at, const std::vector<size_t> &end,
-              const Visit &visit) {
+void in_order(const Lists &lists, const Visit &visit) {
     const size_t parts = lists.size();
+    std::vector<size_t> at(parts);
     while (true) {
         size_t next = parts;
         uint32_t position = ~uint32_t{0};
         for (size_t part = 0; part < parts; ++part)
-            if (at[part] < end[part] && (*lists[part])[at[part]].position < position)
+            if (at[part] < lists[part]->size() && (*lists[part])[at[part]].position < position)
                 next = part, position = (*lists[part])[at[part]].position;
         if (next == parts) return;
         visit(next, (*lists[next])[at[next]++]);
     }
 }
 
-// The same for all entries.
-template <class Visit>
-void in_order(const Lists &lists, const Visit &visit) {
-    std::vector<size_t> end;
-    for (const auto *list : lists) end.push_back(list->size());
-    in_order(lists, std::vector<size_t>(lists.size()), end, visit);
-}
-
-// All slots and rows in order of position, by several threads.
-void merge(Workers &, const Lists &, std::vector<uint32_t> &slots, std::vector<Row> &rows);
+// All slots and rows in order of position.
+void merge(const Lists &, std::vector<uint32_t> &slots, std::vector<Row> &rows);
 
 }  // namespace hotrow::engine

@@ -149,8 +149,8 @@ void Planner::merge_results(std::vector<PlanPass> &passes, PlanResults &results,
         unkept += pass.bypassed.unkept;
         wait_for = std::max(wait_for, pass.wait_for);
     }
-    merge(workers_, listed, results.fill_slots, results.fills);
-    merge(workers_, victims, results.victim_slots, results.victims);
+    merge(listed, results.fill_slots, results.fills);
+    merge(victims, results.victim_slots, results.victims);
     if (bypasses) {  // number them
         uint32_t next = static_cast<uint32_t>(directory_.slots);
         size_t at = 0;

@@ -30,7 +30,6 @@ Workers::~Workers() {
     {
         const std::lock_guard<std::mutex> guard(lock_);
         closing_ = true;
-        turn_.fetch_add(1);
     }
     wake_.notify_all();
     for (std::thread &thread : threads_) thread.join();
@@ -41,40 +40,42 @@ void Workers::run(int parts, const std::function<void(int)> &work) {
         for (int part = 0; part < parts; ++part) work(part);
         return;
     }
-    {
-        const std::lock_guard<std::mutex> guard(lock_);
-        parts_ = parts;
-        work_ = &work;
-        next_ = 0;
-        active_ = static_cast<int>(threads_.size());
-        turn_.fetch_add(1);
+    work_ = &work;
+    done_.store(0, std::memory_order_relaxed);
+    const uint64_t turn = (state_.load(std::memory_order_relaxed) >> 32) + 1;
+    state_.store(turn << 32 | static_cast<uint64_t>(parts) << 16);
+    if (asleep_.load()) {
+        { const std::lock_guard<std::mutex> guard(lock_); }  // none is about to sleep
+        wake_.notify_all();
     }
-    wake_.notify_all();
     take();
-    for (int spins = 0; active_.load(std::memory_order_acquire); ++spins)
+    for (int spins = 0; done_.load(std::memory_order_acquire) != parts; ++spins)
         spins < SPIN ? pause() : std::this_thread::yield();
 }
 
 void Workers::take() {
-    for (int part = next_.fetch_add(1); part < parts_; part = next_.fetch_add(1)) (*work_)(part);
+    uint64_t state = state_.load();
+    while (has_part(state))
+        if (state_.compare_exchange_weak(state, state + 1)) {
+            (*work_)(static_cast<int>(state & 0xFFFF));
+            done_.fetch_add(1, std::memory_order_release);
+            state = state_.load();
+        }
 }
 
 void Workers::serve() {
     use_default_rounding();
-    uint64_t seen = 0;
     while (true) {
-        for (int spins = 0; turn_.load(std::memory_order_acquire) == seen; ++spins) {
-            if (spins < SPIN) {
-                pause();
-                continue;
-            }
+        for (int spins = 0; spins < SPIN && !has_part(state_.load(std::memory_order_relaxed)); ++spins)
+            pause();
+        if (!has_part(state_.load())) {
             std::unique_lock<std::mutex> guard(lock_);
-            wake_.wait(guard, [&] { return turn_.load() != seen; });
+            asleep_.fetch_add(1);
+            wake_.wait(guard, [&] { return closing_ || has_part(state_.load()); });
+            asleep_.fetch_sub(1);
+            if (closing_) return;
         }
-        ++seen;
-        if (closing_) return;
         take();
-        active_.fetch_sub(1, std::memory_order_release);
     }
 }
 

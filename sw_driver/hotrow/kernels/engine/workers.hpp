@@ -23,8 +23,8 @@ public:
 
     int threads() const { return static_cast<int>(threads_.size()) + 1; }
 
-    // Call work(part) once for each part, in any order; return when all are done. One caller at a
-    // time.
+    // Call work(part) once for each part, in any order; return when all are done, whether or not
+    // every thread has come. One caller at a time.
     void run(int parts, const std::function<void(int)> &work);
 
 private:
@@ -32,15 +32,16 @@ private:
 
     void serve();
     void take();
+    // Whether a part of the run is left: its parts and the next one are in the lowest 16-bit words.
+    static bool has_part(uint64_t state) { return (state & 0xFFFF) < (state >> 16 & 0xFFFF); }
 
     std::vector<std::thread> threads_;
     std::mutex lock_;
     std::condition_variable wake_;
-    std::atomic<uint64_t> turn_{0};
-    std::atomic<int> next_{0}, active_{0};
-    int parts_ = 0;
-    const std::function<void(int)> *work_ = nullptr;
-    std::atomic<bool> closing_{false};
+    std::atomic<uint64_t> state_{0};  // number of the run, parts, next part
+    std::atomic<int> done_{0}, asleep_{0};
+    const std::function<void(int)> *work_ = nullptr;  // stays while a part of it is not done
+    bool closing_ = false;                            // under lock_
 };
 
 }  // namespace hotrow::engine
