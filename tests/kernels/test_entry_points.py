@@ -16,7 +16,7 @@ from hotrow.kernels import library as passes
 from hotrow.kernels import native
 from hotrow.kernels.library import Bags, Integers, Table
 
-LARGEST = {ctypes.c_int64: (1 << 63) - 1, ctypes.c_int32: (1 << 31) - 1, ctypes.c_int: (1 << 31) - 1}
+LARGEST = {ctypes.c_int64: (1 << 63) - 1, ctypes.c_int32: (1 << 31) - 1}  # c_int is c_int32
 ARGUMENTS = {**passes.ARGUMENTS, **index.ARGUMENTS}
 EXTREMES = (-1, -(1 << 63), (1 << 63) - 1, 1 << 31, -(1 << 31))
 

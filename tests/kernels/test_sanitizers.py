@@ -17,8 +17,9 @@ SANITIZERS = {  # options, libraries, variables of their runtimes
         "TSAN_OPTIONS": "report_bugs=1:halt_on_error=1:ignore_noninstrumented_modules=1"}),
 }
 SUITES = {
-    "kernels": ["tests/kernels", "-k", "native and not test_native and not sanitizer"],
-    "engine": ["tests/engine", "-k", "not instruction_sets"],
+    "kernels": ["tests/kernels", "-k",
+                "(native or entry_point) and not test_native and not sanitizer"],
+    "engine": ["tests/engine", "-k", "not instruction_sets and not cannot_start"],
     "driver": ["tests/driver", "-k", "cpu"],
     "torch": ["tests/torch/test_pipeline.py", "tests/torch/test_train_cached.py",
               "tests/torch/test_invariant.py"],

@@ -101,7 +101,7 @@ def library():
 
 
 def declared(loaded, arguments):
-    """The library, with the types of some calls, which raise Error for arguments that it refuses."""
+    """The library, with types for some calls; they raise Error for arguments that it refuses."""
     for name, types in arguments.items():
         function = getattr(loaded, name)
         function.argtypes, function.restype, function.errcheck = types, c_int64, _accepted
@@ -110,8 +110,8 @@ def declared(loaded, arguments):
 
 def _accepted(result, function, arguments):
     if result == REFUSED:
-        raise Error(f"{function.__name__}{arguments}: expected sizes from 0 on, and memory for every "
-                    f"array that has elements")
+        raise Error(f"{function.__name__}{arguments}: expected sizes from 0 on, and memory for "
+                    f"every array that has elements")
     return result
 
 
