@@ -115,8 +115,7 @@ CODES = {"pool_forward": -1, "pool_backward": -1, "flatten_ids": -2, "locate_row
          "count_hits": -1}  # by which a call refuses its lists
 OPTIONAL = {"lengths", "start", "to", "flatten_ids first", "flatten_ids flat"}  # may be null
 NO_SIZES = {"used", "place_slots first", "seed"}  # neither sizes nor strides
-NO_MEMORY = {"directory", "stride", "row_stride", "column_stride", "feature_stride", "most",
-             "sample_stride", "count_hits directory", "lookups"}  # may be large, for all one sees
+NO_MEMORY = {"directory", "most"}  # limits, which may be large
 INNER = {"index", "state", "columns"}  # contents that the library, or pooling.py, computes
 
 

@@ -14,7 +14,7 @@ extern "C" int64_t group(Integers slots, int64_t rows, int64_t columns, int64_t 
                          int64_t column_stride, int64_t keys, int32_t *table, int32_t *numbers,
                          void *distinct, int32_t *counts) {
     int64_t found = 0, i = 0, lookups;
-    if (rows < 0 || columns < 0 || row_stride < 0 || column_stride < 0 ||
+    if (rows < 0 || columns < 0 || !apart(rows, row_stride) || !apart(columns, column_stride) ||
         __builtin_mul_overflow(rows, columns, &lookups) || lookups > INT32_MAX ||
         !slots.holds(lookups) || !holds(table, keys, 4) || !holds(numbers, lookups, 4) ||
         !holds(distinct, lookups, 8) || !holds(counts, lookups, 4))

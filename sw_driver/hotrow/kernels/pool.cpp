@@ -129,7 +129,8 @@ extern "C" int64_t pool_forward(const Table *table, const Bags *bags, Integers s
                                 int64_t feature_stride, int64_t sample_stride, float *pooled,
                                 int threads) {
     if (!table || !table->possible(true) || !bags || !bags->possible() ||
-        !slots.holds(bags->lookups) || (feature_stride | sample_stride) < 0 ||
+        !slots.holds(bags->lookups) || !apart(bags->features, feature_stride) ||
+        !apart(bags->samples, sample_stride) ||
         !holds(pooled, bags->features * bags->samples, table->dim))
         return REFUSED;
     if (!bags->sound()) return -1;

@@ -37,11 +37,14 @@ inline bool holds(const void *data, int64_t count, int64_t bytes) {
            (data || !size);
 }
 
+// Whether items may lie at a stride.
+inline bool apart(int64_t count, int64_t stride) { return count < 2 || holds("", count, stride); }
+
 // Whether there may be rows of `size` bytes or elements, `stride` apart, which share memory only
 // where they are just read.
 inline bool holds_rows(const void *data, int64_t rows, int64_t stride, int64_t size, bool read) {
     return holds(data, rows, size) &&
-           (rows < 2 || !size || (stride >= (read ? 0 : size) && holds(data, rows, stride)));
+           (rows < 2 || !size || (stride >= (read ? 0 : size) && apart(rows, stride)));
 }
 
 // int32 or int64, selected at run time.
@@ -227,7 +230,7 @@ struct Bags {
 
     bool possible() const {
         int64_t bags;
-        return features >= 0 && samples >= 0 && lookups >= 0 && row_stride >= 0 &&
+        return features >= 0 && samples >= 0 && lookups >= 0 && apart(samples, row_stride) &&
                !__builtin_mul_overflow(features, samples, &bags) && holds(columns, features, 8) &&
                (!lengths.data || lengths.holds(bags));
     }
