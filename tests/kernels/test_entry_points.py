@@ -114,9 +114,10 @@ CALLS = {
 CODES = {"pool_forward": -1, "pool_backward": -1, "flatten_ids": -2, "locate_rows": -1,
          "count_hits": -1}  # by which a call refuses its lists
 OPTIONAL = {"lengths", "start", "to", "flatten_ids first", "flatten_ids flat"}  # may be null
-NO_SIZES = {"used", "place_slots first", "seed"}  # neither sizes nor strides
+NO_SIZES = {"place_slots first", "seed"}  # neither sizes nor strides
 NO_MEMORY = {"directory", "most"}  # limits, which may be large
-INNER = {"index", "state", "columns"}  # contents that the library, or pooling.py, computes
+# Contents that the library, or the module that calls it, computes.
+INNER = {"index", "state", "columns", "having", "lacking", "hits"}
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,8 @@ struct Map {
     // A bucket stays empty, so that every search ends.
     bool possible() const {
         return rows >= 1 && rows <= INT32_MAX && buckets >= rows && fresh >= 1 && fresh <= rows &&
-               free_count >= 0 && free_count < rows && holds(free, rows, sizeof *free) &&
+               free_count >= 0 && free_count < rows && used >= 0 && used < rows &&
+               holds(free, rows, sizeof *free) &&
                holds(state, rows, sizeof *state) && holds(index, buckets, sizeof *index);
     }
     uint32_t hash(uint64_t id) const { return static_cast<uint32_t>(mix(id ^ seed) >> 32); }

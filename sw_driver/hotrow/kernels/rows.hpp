@@ -44,7 +44,7 @@ inline bool apart(int64_t count, int64_t stride) { return count < 2 || holds("",
 // where they are just read.
 inline bool holds_rows(const void *data, int64_t rows, int64_t stride, int64_t size, bool read) {
     return holds(data, rows, size) &&
-           (rows < 2 || !size || (stride >= (read ? 0 : size) && apart(rows, stride)));
+           (rows < 2 || (stride >= (read ? 0 : size) && apart(rows, stride)));
 }
 
 // int32 or int64, selected at run time.

@@ -63,6 +63,7 @@ extern "C" int64_t update(const Table *table, float *state, int64_t state_stride
         (rule != SGD && !holds_rows(state, table->rows, state_stride,
                                     rule == ADAGRAD ? table->dim : 1, false)))
         return REFUSED;
+    if (rule == SGD) state = nullptr;
     for (int64_t i = 0; i < count; ++i)
         if (static_cast<uint64_t>(slots[i]) >= static_cast<uint64_t>(table->rows)) return 1 + i;
     const int64_t repeated = first_repeated(slots, count);
