@@ -128,7 +128,8 @@ inline void store(typename Element::Stored *to, Floats values, int64_t n = LANES
     std::memcpy(to, &narrow, n * sizeof *to);
 }
 
-inline Floats all(float value) { return Floats{} + value; }
+// As a difference, because 0 + -0 is +0.
+inline Floats all(float value) { return value - Floats{}; }
 
 // Elementwise functions. GCC vectorises a loop over arrays that it does not unroll before.
 
