@@ -79,6 +79,14 @@ def test_sgd_with_repeated_rows(device, count, registered):
     assert device.statistics["UPDATE"].commands == 1
 
 
+def test_a_rate_of_zero_keeps_the_sign_of_zeros(device):
+    """Each pair of signs of a row's zero and its gradient."""
+    weights, gradients = hotrow.empty((4, 8), np.float32), hotrow.empty((4, 8), np.float32)
+    weights[:], gradients[:] = [[0.0], [0.0], [-0.0], [-0.0]], [[1.0], [-1.0], [1.0], [-1.0]]
+    device.update((device.register_table(weights), np.arange(4)), gradients, 0.0)
+    assert np.signbit(weights).all(1).tolist() == [False, False, True, False]
+
+
 @pytest.mark.parametrize("kind", ["fp16", "bf16"])
 @pytest.mark.parametrize("typed", [True, False])
 @pytest.mark.parametrize("registered", [True, False])

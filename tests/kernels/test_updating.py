@@ -35,6 +35,19 @@ def test_updates_as_the_trainer_does(passes, dim, rule, dtype):
     assert state is None or same_bits(state, state_expected)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", [SGD, RowwiseAdagrad, Adagrad])
+def test_a_rate_of_zero_keeps_the_sign_of_zeros(passes, kind, dtype):
+    """As a warm-up begins: each pair of signs of a row's zero and its gradient."""
+    rule, rows = kind(0.0), torch.tensor([0.0, -0.0]).repeat_interleave(16)[None].to(dtype)
+    gradients = torch.tensor([1.0, -1.0] * 16)[None]
+    state = {"row": torch.ones(1), "element": torch.ones(1, 32)}.get(rule.state)
+    after, _ = rule.update(rows.float(), gradients, state)
+    assert 0 < after.signbit().sum() < 32
+    update_rows(rows, torch.tensor([0]), gradients, rule, state)
+    assert same_bits(rows, after.to(dtype))
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_threads_change_no_bit(passes, monkeypatch, rule):
     monkeypatch.setattr("hotrow.kernels.updating.threads_for", lambda _: 3)

@@ -16,7 +16,7 @@ import torch
 from hotrow.contract.errors import Error
 from hotrow.ids import index as id_index
 from hotrow.ids.map import Expiry, IdMap, LeastCount
-from hotrow.kernels import copying, grouping, ids, library, listing, pooling, updating
+from hotrow.kernels import copying, grouping, ids, library, listing, pages, pooling, updating
 from hotrow.operands.integers import numbered
 from hotrow.torch import SGD, Adagrad, RowwiseAdagrad
 
@@ -247,6 +247,13 @@ def hits(draw):
     return call
 
 
+def read(draw):
+    array = draw.rows(1 + draw.size(), 1 + draw.size(8)).contiguous()
+    rows = draw.tensor(draw.values(draw.size(), 0, len(array)))
+    spans = torch.from_numpy(np.sort(draw.values(2 * draw.size(4), 0, len(array))).reshape(-1, 2))
+    return lambda: [pages.read_rows(array, rows, spans) or len(rows)]
+
+
 def number(draw):
     keys = draw.values(draw.size(), 0, 9).astype(np.uint64)
     return lambda: [*numbered(keys)]
@@ -274,7 +281,7 @@ def map_ids(draw):
 
 
 PASSES = (flatten, group, pool, sums, update, finite, copy, assign, mark, place, select, locate,
-          hits, number, map_ids)
+          hits, read, number, map_ids)
 
 
 def same(one, other):
@@ -311,7 +318,7 @@ def main():
         made = PASSES[seed % len(PASSES)]
         found = []
         for loaded in (native, absent):
-            for module in (ids, grouping, pooling, updating, copying, listing, id_index):
+            for module in (ids, grouping, pooling, updating, copying, listing, pages, id_index):
                 module.library = lambda loaded=loaded: loaded
             library.library = lambda loaded=loaded: loaded
             torch.manual_seed(seed)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ctypes import POINTER, Structure, byref, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.library import library, threads_for
+from ..contract.errors import Error
+from ..kernels.library import declared, library, threads_for
 from .initial import mixed
 
 ROW = np.dtype([("id", np.uint64), ("count", np.uint32), ("last", np.uint32)])
@@ -24,7 +24,7 @@ class _Map(Structure):
                 ("used", c_int64), ("seed", c_uint64)]
 
 
-_ARGUMENTS = {
+ARGUMENTS = {
     "id_map_find": [POINTER(_Map), c_void_p, c_int64, c_uint32, c_void_p, c_int],
     "id_map_rebuild": [POINTER(_Map)],
     "id_map_add": [POINTER(_Map), c_void_p, c_void_p, c_int64, c_uint32, c_void_p],
@@ -34,23 +34,11 @@ _ARGUMENTS = {
 }
 
 
-def declared(loaded):
-    """A loaded library with the types of this module's calls."""
-    for name, arguments in _ARGUMENTS.items():
-        getattr(loaded, name).argtypes = arguments
-        getattr(loaded, name).restype = c_int64
-    return loaded
-
-
-@cache
-def _native(loaded):
-    return declared(loaded)
-
-
 def id_index(rows: int, seed: int) -> Index:
     """The compiled index, or the one by a dict where there is no compiler."""
     loaded = library()
-    return Index(rows, seed) if loaded is None else CompiledIndex(rows, seed, _native(loaded))
+    return Index(rows, seed) if loaded is None else CompiledIndex(
+        rows, seed, declared(loaded, ARGUMENTS))
 
 
 class Index:
@@ -181,6 +169,9 @@ class CompiledIndex(Index):
         with self._map() as native:
             given = self._calls.id_map_add(byref(native), ids.ctypes.data, counts.ctypes.data,
                                            len(ids), batch, rows.ctypes.data)
+        if given < 0:
+            raise Error(f"id {int(ids[-1 - given]):#x} has a row, or its row has an id: expected "
+                        f"ids without rows, each once")
         return rows[:given]
 
     def expire(self, done, before, below, by_count, most):

@@ -33,10 +33,14 @@ int64_t flatten(const Id *ids, int64_t features, const int64_t *begin, const int
 //
 // Id i of a feature is at begin[feature] + i * stride, among `size` ids. `flat` may be null, or has
 // `room` elements. Returns -1, the position of the first id that is no row, in the order of `flat`,
-// or -2 where the features are not within the ids, or flat rows not within their type.
+// or -2 where the features are not within the ids or do not fill the room, or flat rows are not
+// within their type.
 extern "C" int64_t flatten_ids(Integers ids, int64_t size, int64_t features, const int64_t *begin,
                                const int64_t *counts, int64_t stride, const int64_t *rows,
                                const int64_t *first, void *flat, int64_t room, int32_t flat_wide) {
+    if (!ids.holds(size) || !holds(begin, features, 8) || !holds(counts, features, 8) ||
+        !holds(rows, features, 8) || room < 0 || (flat && !holds(flat, room, 8)))
+        return REFUSED;
     const int64_t most = flat && !flat_wide ? INT32_MAX : INT64_MAX;
     for (int64_t f = 0; f < features; ++f) {
         const int64_t base = first ? first[f] : 0;
@@ -49,6 +53,7 @@ extern "C" int64_t flatten_ids(Integers ids, int64_t size, int64_t features, con
             (stride && counts[f] - 1 > (size - 1 - begin[f]) / stride))
             return -2;
     }
+    if (room) return -2;
     const auto run = [&](const auto *from) {
         return flat_wide ? flatten(from, features, begin, counts, stride, rows, first,
                                    static_cast<int64_t *>(flat))

@@ -14,6 +14,7 @@ from . import native
 _WORK_PER_THREAD = 1 << 17  # elements that pay for a thread
 
 _FOLDER = Path(__file__).parent
+REFUSED = -(1 << 63)  # as in rows.hpp
 TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
@@ -60,7 +61,7 @@ class Bags(ctypes.Structure):
                 ("lookups", c_int64), ("row_stride", c_int64)]
 
 
-_ARGUMENTS = {
+ARGUMENTS = {
     "group": [Integers, *[c_int64] * 5, *[c_void_p] * 4],
     "number_keys": [c_void_p, c_int64, c_void_p, c_uint64, c_void_p, c_void_p],
     "pool_forward": [POINTER(Table), POINTER(Bags), Integers, c_int64, c_int64, c_void_p, c_int],
@@ -96,10 +97,22 @@ def library():
     except Error as error:
         native.warn_of(str(error))
         return None
-    for name, arguments in _ARGUMENTS.items():
-        getattr(loaded, name).argtypes = arguments
-        getattr(loaded, name).restype = c_int64
+    return declared(loaded, ARGUMENTS)
+
+
+def declared(loaded, arguments):
+    """The library, with types for some calls; they raise Error for arguments that it refuses."""
+    for name, types in arguments.items():
+        function = getattr(loaded, name)
+        function.argtypes, function.restype, function.errcheck = types, c_int64, _accepted
     return loaded
+
+
+def _accepted(result, function, arguments):
+    if result == REFUSED:
+        raise Error(f"{function.__name__}{arguments}: expected sizes from 0 on, and memory for "
+                    f"every array that has elements")
+    return result
 
 
 def pointer(tensor, dtype):

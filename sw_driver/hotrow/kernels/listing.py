@@ -101,7 +101,7 @@ def locate_rows(flat, first, number):
     Raises
     ------
     Error
-        A row is negative.
+        A row is negative, or no 32-bit row of its table.
     """
     native, flat = library(), flat.contiguous()
     if flat.dim() != 1 or not len(first) or first[0] or (np.diff(first) < 0).any():
@@ -111,14 +111,16 @@ def locate_rows(flat, first, number):
     first = np.ascontiguousarray(first, np.int64)
     if native is None:
         rows = flat.numpy()
-        wrong = 1 + int(np.argmax(rows < 0)) if (rows < 0).any() else 0
         table = np.searchsorted(first, rows, side="right") - 1
+        outside = (rows < 0) | (rows - first[table] >= 1 << 32)
+        wrong = 1 + int(np.argmax(outside)) if outside.any() else 0
         entries[:, 0], entries[:, 1] = rows - first[table], table + number
     else:
         wrong = native.locate_rows(pointer(flat, torch.int64), flat.shape[0], address(first),
                                    len(first), number, address(entries))
     if wrong:
-        raise Error(f"flat row {int(flat[wrong - 1])} at position {wrong - 1} is negative")
+        raise Error(f"flat row {int(flat[wrong - 1])} at position {wrong - 1} is negative, or no "
+                    f"32-bit row of its table")
     return entries
 
 

@@ -26,12 +26,15 @@ def read_rows(array, rows, spans):
     if not array.is_contiguous() or array.device.type != "cpu" or not array.shape[0]:
         raise Error(f"expected contiguous rows on the host, got {list(array.shape)} with strides "
                     f"{list(array.stride())} on {array.device}")
-    if native is None:  # one page after the other
-        array[rows.long()]
-        return
     size, rows = array[0].numel() * array.element_size(), rows.contiguous()
-    wrong = native.read_rows(array.data_ptr(), size, array.shape[0], Integers.of(rows), count,
-                             pointer(spans, torch.int64), spans.shape[0])
+    given = Integers.of(rows)
+    if native is None:
+        outside = ((rows < 0) | (rows >= array.shape[0])).nonzero()
+        wrong = 1 + int(outside[0]) if len(outside) else 0
+        array[rows[:0 if wrong else count].long()]  # one page after the other
+    else:
+        wrong = native.read_rows(array.data_ptr(), size, array.shape[0], given, count,
+                                 pointer(spans, torch.int64), spans.shape[0])
     if wrong > 0:
         raise Error(f"row {int(rows[wrong - 1])} at position {wrong - 1} of {count} is outside of "
                     f"the {array.shape[0]} rows")

@@ -27,6 +27,26 @@ constexpr int PARTS = LANES / 8;  // of eight elements
 using Floats = float __attribute__((vector_size(4 * LANES)));
 using Words = uint32_t __attribute__((vector_size(4 * LANES)));
 
+// Result of a call with sizes that are negative or of no memory, or without an array that it needs.
+constexpr int64_t REFUSED = INT64_MIN;
+
+// Whether there may be an array of so many elements of so many bytes at `data`.
+inline bool holds(const void *data, int64_t count, int64_t bytes) {
+    int64_t size;
+    return !__builtin_mul_overflow(count, bytes, &size) && (count | bytes | size) >> 48 == 0 &&
+           (data || !size);
+}
+
+// Whether items may lie at a stride.
+inline bool apart(int64_t count, int64_t stride) { return count < 2 || holds("", count, stride); }
+
+// Whether there may be rows of `size` bytes or elements, `stride` apart, which share memory only
+// where they are just read.
+inline bool holds_rows(const void *data, int64_t rows, int64_t stride, int64_t size, bool read) {
+    return holds(data, rows, size) &&
+           (rows < 2 || (stride >= (read ? 0 : size) && apart(rows, stride)));
+}
+
 // int32 or int64, selected at run time.
 struct Integers {
     const void *data;
@@ -35,6 +55,7 @@ struct Integers {
     int64_t operator[](int64_t i) const {
         return wide ? static_cast<const int64_t *>(data)[i] : static_cast<const int32_t *>(data)[i];
     }
+    bool holds(int64_t count) const { return ::holds(data, count, wide ? 8 : 4); }
 };
 
 // Elements of a row in memory; conversions from fp32 round to nearest even.
@@ -107,7 +128,8 @@ inline void store(typename Element::Stored *to, Floats values, int64_t n = LANES
     std::memcpy(to, &narrow, n * sizeof *to);
 }
 
-inline Floats all(float value) { return Floats{} + value; }
+// As a difference, because 0 + -0 is +0.
+inline Floats all(float value) { return value - Floats{}; }
 
 // Elementwise functions. GCC vectorises a loop over arrays that it does not unroll before.
 
@@ -149,7 +171,7 @@ inline void prefetch(const Stored *rows, int64_t index, int64_t stride, int64_t 
         __builtin_prefetch(reinterpret_cast<const void *>(row + b), WRITE);
 }
 
-// Position of the first slot that occurs before it in the list, or -1.
+// Position of the first slot that occurs before it in the list of at most INT32_MAX, or -1.
 inline int64_t first_repeated(Integers slots, int64_t count) {
     int64_t i = 1;
     while (i < count && slots[i - 1] < slots[i]) ++i;
@@ -172,6 +194,10 @@ struct Table {
     void *data;
     int64_t rows, stride, dim;
     int32_t type;  // 0 float32, 1 float16, 2 bfloat16
+
+    bool possible(bool read) const {
+        return type >= 0 && type <= 2 && holds_rows(data, rows, stride, dim, read);
+    }
 };
 
 // Bags feature after feature, those of a feature sample after sample. Without `lengths` each bag
@@ -203,14 +229,22 @@ struct Bags {
         return sum;
     }
 
+    bool possible() const {
+        int64_t bags;
+        return features >= 0 && samples >= 0 && lookups >= 0 && apart(samples, row_stride) &&
+               !__builtin_mul_overflow(features, samples, &bags) && holds(columns, features, 8) &&
+               (!lengths.data || lengths.holds(bags));
+    }
     bool sound() const { return first_lookup(features * samples) == lookups; }
 };
+
+constexpr int MOST_THREADS = 1024;
 
 // Call work(first, last) for equal spans of 0 .. count on up to `threads` threads.
 template <class Work>
 void parallel(int64_t count, int threads, const Work &work) {
     if (!count) return;
-    threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(threads, count)));
+    threads = std::clamp(threads, 1, static_cast<int>(std::min<int64_t>(MOST_THREADS, count)));
     std::vector<std::thread> started;
     int64_t first = 0;
     for (int each = 0; each + 1 < threads; ++each) {

@@ -109,7 +109,7 @@ def numbered(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.in
         number[order] = np.arange(len(at))
         return at[order], number[group]
     keys = np.ascontiguousarray(keys)
-    table = np.full(2 << len(keys).bit_length(), -1, np.int32)
+    table = np.empty(2 << len(keys).bit_length(), np.int32)
     numbers, first = np.empty((2, len(keys)), np.int64)
     count = native.number_keys(keys.ctypes.data, len(keys), table.ctypes.data, len(table) - 1,
                                numbers.ctypes.data, first.ctypes.data)

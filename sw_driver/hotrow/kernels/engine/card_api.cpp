@@ -1,5 +1,6 @@
 // The card for C. Calls name a card by a handle that no other card gets, and do nothing without one.
 
+#include <algorithm>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -11,6 +12,9 @@ namespace {
 
 using hotrow::engine::Card;
 using Handle = uintptr_t;
+
+constexpr int MOST_THREADS = 1024;
+constexpr double LONGEST_WAIT = 1e6;  // seconds
 
 struct Opened {
     std::unique_ptr<Card> card;
@@ -42,8 +46,9 @@ void call(Handle handle, const Function &function) {
 
 extern "C" {
 
-// 0 if memory or threads run out.
+// 0 if memory or threads run out, or a parameter is beyond its limits.
 Handle card_open(const hotrow::engine::Geometry *geometry, int threads) {
+    if (!geometry || !geometry->sound() || threads < 1 || threads > MOST_THREADS) return 0;
     try {
         auto opened = std::make_shared<Opened>();
         opened->card = std::make_unique<Card>(*geometry, threads);
@@ -78,6 +83,7 @@ void card_write_register(Handle handle, uint32_t offset, uint32_t value) {
 }
 
 void card_map(Handle handle, uint64_t address, uint8_t *data, uint64_t size, int writable) {
+    if ((!data && size) || address + size < address) return;
     call(handle, [&](Card &card) { card.map(address, data, size, writable); });
 }
 
@@ -86,6 +92,7 @@ void card_unmap(Handle handle, uint64_t address) {
 }
 
 void card_wait(Handle handle, uint32_t queue, uint32_t seen, double seconds) {
+    seconds = std::min(std::max(0., seconds), LONGEST_WAIT);
     call(handle, [&](Card &card) { card.wait(queue, seen, seconds); });
 }
 

@@ -6,6 +6,8 @@
 
 namespace hotrow::engine {
 
+constexpr int MISS_WAYS = 2;  // rows that a set of the miss table keeps
+
 inline int bits_of(uint64_t power) { return __builtin_ctzll(power); }
 
 // Filled by the host; the order is that of its structure.
@@ -25,6 +27,29 @@ struct Geometry {
     int key_width() const { return bits_of(tables) + row_width(); }
     uint32_t slots() const { return directory_choices * directory_sets * directory_ways; }
     uint32_t sweep_batches() const { return uint32_t{1} << (stamp_bits - 2); }
+
+    // Whether the parameters are within the limits of hotrow_rtl.config.check_geometry.
+    bool sound() const {
+        const auto within = [](uint64_t value, uint64_t low, uint64_t high) {
+            return value >= low && value <= high;
+        };
+        const auto power = [&](uint64_t value, uint64_t low, uint64_t high) {
+            return within(value, low, high) && !(value & (value - 1));
+        };
+        return power(bus_bytes, 8, 64) && lookup_lanes <= 1 && within(lane_banks, 1, 2) &&
+               lanes() >= lane_banks && within(address_width, 32, 64) &&
+               power(handles, 8, 1 << 16) && power(tables, 2, 1024) &&
+               power(counter_sets, 2 * banks(), 1 << 24) && within(counter_ways, 2, 64) &&
+               within(counter_bits, 4, 32) && within(directory_choices, 1, 2) &&
+               power(directory_partitions, 1, 64) && power(directory_ways, 2, 16) &&
+               power(directory_sets, 2 * banks(), 1 << 24) &&
+               directory_sets >= banks() * directory_partitions &&
+               within(stamp_bits, 4, 16) && power(batch_samples, 64, 1 << 20) &&
+               power(batch_lookups, batch_samples, uint64_t{1} << 31) &&
+               power(miss_entries, 2 * banks() * MISS_WAYS, 1 << 20) &&
+               within(window_beats, 1, 15) && power(events, 2, 256) && arithmetic <= 1 &&
+               planner <= 1 && power(row_bytes, 64, 4096);
+    }
 };
 
 }  // namespace hotrow::engine

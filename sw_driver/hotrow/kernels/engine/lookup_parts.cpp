@@ -16,7 +16,7 @@ int split_bits(const Geometry &g) {
     const int bank_bits = log2_of(g.banks());
     if (g.directory_choices == 2) return bank_bits;
     return std::min({log2_of(g.directory_sets / g.directory_partitions), log2_of(g.counter_sets),
-                     log2_of(g.miss_entries / MissedRows::MISS_WAYS)});
+                     log2_of(g.miss_entries / MISS_WAYS)});
 }
 
 }  // namespace

@@ -15,8 +15,6 @@ namespace hotrow::engine {
 
 class MissedRows {
 public:
-    static constexpr int MISS_WAYS = 2;
-
     explicit MissedRows(const Geometry &g)
         : set_mask_(g.miss_entries / MISS_WAYS - 1), window_(g.window_beats), places_(1024),
           sets_(set_mask_ + 1) {}

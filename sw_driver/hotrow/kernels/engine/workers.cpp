@@ -22,7 +22,8 @@ void pause() {
 
 }  // namespace
 
-Workers::Workers(int threads) {
+// Where a thread cannot start, the destructor ends those that did.
+Workers::Workers(int threads) : Workers() {
     for (int thread = 1; thread < threads; ++thread) threads_.emplace_back([this] { serve(); });
 }
 

@@ -28,6 +28,8 @@ public:
     void run(int parts, const std::function<void(int)> &work);
 
 private:
+    Workers() = default;
+
     static constexpr int SPIN = 1 << 12;  // looks for work before a thread sleeps
 
     void serve();
