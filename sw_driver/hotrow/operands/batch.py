@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -184,7 +184,8 @@ class Batch:
             return np.full(self.table_count, self.samples)
         shape, axis = (((self.table_count, self.samples), 1) if self.feature_major
                        else ((self.samples, self.table_count), 0))
-        return self.lengths.reshape(shape).sum(axis, dtype=np.int64)
+        lookups: NDArray[np.int64] = self.lengths.reshape(shape).sum(axis, dtype=np.int64)
+        return lookups
 
     def locate(self, position: int) -> tuple[int, int]:
         """Sample and column of the id at a position."""
@@ -212,7 +213,8 @@ class Batch:
                 raise self.refusal(position, tables)
         self._checked = rows
 
-    def _per_id(self, columns):
+    def _per_id(self,
+                columns: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.unsignedinteger[Any]]:
         """A value of each column, repeated for each id."""
         samples = self.samples
         per_bag = np.repeat(columns, samples) if self.feature_major else np.tile(columns, samples)
