@@ -3,12 +3,15 @@
 from functools import lru_cache
 
 import torch
+from torch import Tensor
 
 from ..contract.errors import Error
 from .library import Integers, library, pointer
 
 
-def flatten_ids(ids, rows, first=None, counts=None, dtype=torch.int64):
+def flatten_ids(ids: Tensor, rows: Tensor, first: Tensor | None = None,
+                counts: Tensor | None = None,
+                dtype: torch.dtype | None = torch.int64) -> tuple[Tensor | None, int]:
     """Check each id, and add where its table begins, in one pass.
 
     Parameters
@@ -36,13 +39,13 @@ def flatten_ids(ids, rows, first=None, counts=None, dtype=torch.int64):
                     f"such a dtype, got {ids.dtype} {list(ids.shape)} and {dtype}")
     if (ids.dim() == 1 and counts is None) or (first is not None and first.shape != rows.shape):
         raise Error("expected the count of ids of each feature, and where its table begins")
-    if ids.dim() == 2:
+    if ids.dim() == 1 and counts is not None:
+        ids, stride, samples = ids.contiguous(), 1, None
+        begin, features = counts.cumsum(0) - counts, counts.shape[0]
+    else:
         samples, features = ids.shape
         begin, counts = _grid(samples, features, ids.stride(1))
         stride = ids.stride(0)
-    else:
-        ids, stride, samples = ids.contiguous(), 1, None
-        begin, features = counts.cumsum(0) - counts, counts.shape[0]
     if rows.shape[0] != features or (samples is None and int(counts.sum()) != ids.shape[0]):
         raise Error(f"expected ids of {len(rows)} features, got {ids.numel()} ids of "
                     f"{features} features that count {int(counts.sum())}")
@@ -66,19 +69,20 @@ def flatten_ids(ids, rows, first=None, counts=None, dtype=torch.int64):
     return flat, wrong
 
 
-def _malformed(counts, rows, first):
+def _malformed(counts: Tensor, rows: Tensor, first: Tensor | None) -> Error:
     return Error(f"expected counts of ids that are not negative, and flat rows that their dtype "
                  f"holds, got counts {counts.tolist()[:8]}, tables of {rows.tolist()[:8]} rows "
                  f"that begin at {None if first is None else first.tolist()[:8]}")
 
 
 @lru_cache(8)
-def _grid(samples, features, stride):
+def _grid(samples: int, features: int, stride: int) -> tuple[Tensor, Tensor]:
     """Where the ids of each feature begin, and how many there are: int64[features]."""
     return torch.arange(features) * stride, torch.full((features,), samples)
 
 
-def _reference(ids, rows, first, counts, flat):
+def _reference(ids: Tensor, rows: Tensor, first: Tensor | None, counts: Tensor,
+               flat: Tensor | None) -> tuple[Tensor | None, int]:
     ids = ids.T.reshape(-1).long() if ids.dim() == 2 else ids.long()
     wrong = (ids < 0) | (ids >= torch.repeat_interleave(rows, counts))
     if flat is not None:

@@ -5,8 +5,10 @@ import os
 from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from ..contract.errors import Error
 from . import native
@@ -23,7 +25,7 @@ class Integers(ctypes.Structure):
     _fields_ = [("data", c_void_p), ("wide", c_int32)]
 
     @classmethod
-    def of(cls, tensor):
+    def of(cls, tensor: torch.Tensor | None) -> "Integers":
         """The values of a tensor of the host, which the caller keeps alive; None for no values."""
         if tensor is None:
             return cls(None, 0)
@@ -40,7 +42,7 @@ class Table(ctypes.Structure):
                 ("type", c_int32)]
 
     @classmethod
-    def of(cls, rows):
+    def of(cls, rows: torch.Tensor) -> "Table":
         """The rows of a tensor [R, D] whose rows are contiguous; the caller keeps it alive."""
         if rows.dtype not in TYPES:
             raise Error(f"expected rows of {', '.join(map(str, TYPES))}, got {rows.dtype}")
@@ -86,7 +88,7 @@ _ARGUMENTS = {
 
 
 @cache
-def library():
+def library() -> ctypes.CDLL | None:
     """The library; None where it is missing, which a warning reports once, or where the environment
     variable HOTROW_KERNELS is "reference" at the first call."""
     if os.environ.get("HOTROW_KERNELS") == "reference":
@@ -102,7 +104,7 @@ def library():
     return loaded
 
 
-def pointer(tensor, dtype):
+def pointer(tensor: torch.Tensor | None, dtype: torch.dtype | None) -> int | None:
     """Address of the memory of a contiguous tensor, which the caller keeps alive; None for None."""
     if tensor is None:
         return None
@@ -113,12 +115,12 @@ def pointer(tensor, dtype):
     return tensor.data_ptr()
 
 
-def address(array):
+def address(array: NDArray[Any]) -> int | None:
     """Address of the memory of a contiguous, writable array, which the caller keeps alive; None for
     an empty one."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(array)) if array.size else None
+    return ctypes.addressof(ctypes.c_char.from_buffer(array.data)) if array.size else None
 
 
-def threads_for(elements):
+def threads_for(elements: int) -> int:
     """Threads for a pass over so many elements: those of PyTorch at most."""
     return max(1, min(torch.get_num_threads(), elements // _WORK_PER_THREAD))

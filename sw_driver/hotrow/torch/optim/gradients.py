@@ -43,7 +43,8 @@ class Staged:
 
     def first_not_finite(self) -> int:
         """Number of the first gradient with an element that is not finite, or -1."""
-        return first_not_finite(self.values)  # a caller may have changed them, through .data, too
+        # A caller may have changed them, through .data, too.
+        return -1 if self.values is None else first_not_finite(self.values)
 
     def clear(self) -> None:
         self.tensor.grad, self._changed = None, False
@@ -132,6 +133,7 @@ class StagedGradients(Staged):
                 groups.distinct, located.grouper, located.bypassed)
         elif self._one_place(located):
             self._grouper = max(self._grouper, located.grouper, key=lambda each: each.slots)
+            assert self.places is not None  # those of the staged gradients
             self.places, sums, _ = merge_sums(
                 self._grouper, self.places, self.values, groups.distinct, sums)
             self._bypassed |= located.bypassed
