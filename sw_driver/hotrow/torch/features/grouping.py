@@ -1,11 +1,14 @@
 """A batch's bags by group of tables: the form in which stores look rows up."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import torch
 
 from .bags import Bags
+from .configs import TableGroup
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +26,7 @@ class Segment:
     @property
     def count(self) -> int:
         """Lookups."""
-        return self.lookups.stop - self.lookups.start
+        return int(self.lookups.stop - self.lookups.start)
 
     @cached_property
     def lengths(self) -> torch.Tensor:
@@ -40,6 +43,10 @@ class Segment:
         return ids + torch.repeat_interleave(self.first, torch.tensor(self.counts))
 
 
+# Group, first rows, bags, lookups and counts of a segment.
+_Span: TypeAlias = tuple[int, torch.Tensor, slice, slice, list[int]]
+
+
 @dataclass(frozen=True, eq=False)
 class Request:
     """Lookups of one batch, with every id checked."""
@@ -49,7 +56,7 @@ class Request:
     order: list[int]  # feature of `source` at each place of `bags`
     source: Bags  # of the caller
 
-    def weights_of(self, source):
+    def weights_of(self, source: Bags) -> torch.Tensor | None:
         """Weights of equal Bags of the caller, sorted as `bags`: float32[n] or None."""
         return None if source.weights is None else source.columns(self.order).weights
 
@@ -67,17 +74,19 @@ class Grouping:
         Tables, group after group.
     """
 
-    def __init__(self, groups):
+    def __init__(self, groups: Sequence[TableGroup]):
         self.order = tuple(number for group in groups for number in group.numbers)
-        self._group, self._first = {}, {}
+        self._group: dict[int, int] = {}
+        self._first: dict[int, int] = {}
         self._rank = {number: place for place, number in enumerate(self.order)}
-        self._dense: dict[tuple, tuple] = {}  # of the last dense batch
+        # By tables and samples of the last dense batch.
+        self._dense: dict[tuple[tuple[int, ...], int], tuple[list[int], list[_Span]]] = {}
         for index, group in enumerate(groups):
             for local, number in enumerate(group.numbers):
                 self._group[number] = index
                 self._first[number] = int(group.tables.first[local])
 
-    def request(self, checked, source=None):
+    def request(self, checked: Bags, source: Bags | None = None) -> Request:
         """Sort checked Bags by group: Request, for the caller's Bags `source`."""
         key = (checked.tables, checked.samples)
         if checked.dense and key in self._dense:
@@ -94,7 +103,7 @@ class Grouping:
                     for group, first, of_bags, lookups, counts in spans]
         return Request(bags, segments, order, source or checked)
 
-    def _spans(self, bags):
+    def _spans(self, bags: Bags) -> Iterator[_Span]:
         """Group, first rows, bags, lookups and counts of each run of features of one group."""
         lookup, feature = 0, 0
         counts, samples = bags.counts, bags.samples
