@@ -17,7 +17,10 @@ class Tensor(Protocol):
 
     dtype: Any
     device: Any
-    shape: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements of each dimension."""
 
     def data_ptr(self) -> int:
         """Address of the first element."""
