@@ -30,9 +30,9 @@ class Predictions:
         self.logit.append(logit)
         self.reference.append(reference)
 
-    def score(self, first: int, last: int | None = None) -> dict[str, float | None]:
-        """Loss and AUC over batches `first` to `last`: dict, by the names of the report."""
-        label, logit, reference = (np.concatenate(column[first:last]) for column in (
+    def score(self, first: int) -> dict[str, float | None]:
+        """Loss and AUC over the batches from `first` on: dict, by the names of the report."""
+        label, logit, reference = (np.concatenate(column[first:]) for column in (
             self.label, self.logit, self.reference))
         return {"loss": log_loss(label, logit), "loss_reference": log_loss(label, reference),
                 "auc": auc(label, logit), "auc_reference": auc(label, reference)}
