@@ -6,7 +6,7 @@ import io
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,11 +15,8 @@ from ...contract.errors import Error
 from ...ids import IdMap, initial_rows
 from ..features.bags import Bags
 from ..features.configs import TableConfig
-
-if TYPE_CHECKING:
-    from ..optim.rules import Rule
-    from ..store.base import Store
-    from .contents import TableContents
+from ..store.base import Store
+from .contents import TableContents
 
 KEPT = 16  # batches after its last lookup in which an id keeps its row, at least
 
@@ -41,14 +38,16 @@ class Assignment:
 
     name, rounding_seed, plain = "assignment", None, True
 
-    def __init__(self, initial: float):
+    def __init__(self, initial: float) -> None:
         self.initial = initial
 
-    def update(self, weights, values, state=None):
+    def update(self, weights: torch.Tensor, values: torch.Tensor,
+               state: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The rows, and the state of a row that has not trained."""
         return values, None if state is None else torch.full_like(state, self.initial)
 
-    def rounded(self, weights, dtype, keys=None):
+    def rounded(self, weights: torch.Tensor, dtype: torch.dtype,
+                keys: torch.Tensor | None = None) -> torch.Tensor:
         """The rows, which are then rounded to nearest."""
         return weights
 
@@ -90,6 +89,11 @@ class IdMaps:
     tables : sequence of TableConfig
     seed : int
         Of the maps, and of the rows that begin.
+    contents : TableContents
+    store : Store
+        Gets the rows that begin.
+    initial : float
+        State of a row that begins.
 
     Attributes
     ----------
@@ -97,8 +101,10 @@ class IdMaps:
         By the table's number.
     """
 
-    def __init__(self, tables: tuple[TableConfig, ...], seed: int):
-        self._tables = tables
+    def __init__(self, tables: tuple[TableConfig, ...], seed: int, contents: TableContents,
+                 store: Store, initial: float) -> None:
+        self._tables, self._contents = tables, contents
+        self._store, self._initial_state = store, initial
         self.maps = {
             number: IdMap(config.num_embeddings, config.admission, config.expiry, seed + number)
             for number, config in enumerate(tables) if config.ids == "any"}
@@ -140,7 +146,7 @@ class IdMaps:
         self._again.extendleft(reversed(self._planned))
         self._planned.clear()
 
-    def begin(self, bags: Bags, contents: TableContents, store: Store, rule: Rule) -> None:
+    def begin(self, bags: Bags) -> None:
         """Write the rows that begin with a batch that was taken, and not looked up."""
         if not bags.lookups:
             return
@@ -152,7 +158,7 @@ class IdMaps:
                 continue
             rows = [row for row in torch.cat(looked_up).unique().tolist() if row in ids_of]
             if rows:
-                self._write(number, rows, contents, store, rule)
+                self._write(number, rows)
                 for row in rows:
                     del ids_of[row]
 
@@ -223,13 +229,13 @@ class IdMaps:
         except Error as error:
             messages.append(f"{key}: {error}")
 
-    def changes(self, since: int, contents: TableContents) -> dict[str, TableChanges]:
+    def changes(self, since: int) -> dict[str, TableChanges]:
         """As `HotEmbeddingBagCollection.changes`; tables are up to date."""
         found = {}
         for number, each in self.maps.items():
             name, changes = self._tables[number].name, each.changes(since)
             rows = torch.from_numpy(changes.rows)
-            weights = contents.table(name)[0][rows].clone()
+            weights = self._contents.table(name)[0][rows].clone()
             begin = self._begin[number]
             for place in (place for place, row in enumerate(rows.tolist()) if row in begin):
                 weights[place] = self._initial(number, [int(rows[place])])[0].to(weights.dtype)
@@ -238,7 +244,7 @@ class IdMaps:
                 torch.from_numpy(changes.removed.view(np.int64)))
         return found
 
-    def _next(self, bags):
+    def _next(self, bags: Bags) -> MappedBags:
         rows: list[torch.Tensor | None] = [None] * bags.features
         if not bags.lookups:  # stores take such a batch without a record
             return MappedBags(bags, rows)
@@ -263,19 +269,19 @@ class IdMaps:
                 rows[place] = part
         return MappedBags(bags, rows)
 
-    def _found(self, number, ids):
+    def _found(self, number: int, ids: torch.Tensor) -> torch.Tensor:
         rows = self.maps[number].find(ids.numpy())
         if self._begin[number]:
             rows[np.isin(rows, list(self._begin[number]))] = 0  # not written yet
         return torch.from_numpy(rows)
 
-    def _write(self, number, rows, contents, store, rule):
-        group, local = contents.locate(self._tables[number].name)
-        flat = torch.tensor(rows) + int(store.groups[group].tables.first[local])
-        store.apply(group, flat, self._initial(number, rows).to(store.slot_memory.device),
-                    Assignment(rule.initial))
+    def _write(self, number: int, rows: list[int]) -> None:
+        group, first = self._contents.first(self._tables[number].name)
+        self._store.apply(group, torch.tensor(rows) + first,
+                          self._initial(number, rows).to(self._store.slot_memory.device),
+                          Assignment(self._initial_state))
 
-    def _initial(self, number, rows):
+    def _initial(self, number: int, rows: list[int]) -> torch.Tensor:
         config, ids = self._tables[number], self._begin[number]
         return torch.from_numpy(initial_rows(
             np.array([ids[row] for row in rows], np.uint64), config.embedding_dim,

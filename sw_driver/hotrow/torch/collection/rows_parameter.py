@@ -33,7 +33,7 @@ _IN_PLACE = frozenset(f"__i{name}__" for name in (
 _HARMLESS = ("detach_", "requires_grad_", "share_memory_", "rename_")
 
 
-def plain(func: Any, args: tuple, kwargs: dict | None = None) -> Any:
+def plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
     """Call a function of PyTorch as if its arguments were plain tensors."""
     return _TENSOR.__torch_function__(func, (), args, kwargs or {})
 
@@ -77,7 +77,8 @@ class RowsParameter(nn.Parameter, RowsLeaf):
             self.stage.mark(self, self.grad)
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         result: Any = None
         in_step = any(each.in_step for each in flat(args) if isinstance(each, RowsParameter))
@@ -102,7 +103,8 @@ class DetachedRows(torch.Tensor):
     """A detached RowsParameter, with the same refusals."""
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: Any = None) -> Any:
         return RowsParameter.__torch_function__(func, types, args, kwargs)
 
 
@@ -125,7 +127,8 @@ class RowsGradient(torch.Tensor):
         return found
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: Any = None) -> Any:
         name, result = getattr(func, "__name__", ""), plain(func, args, kwargs)
         tensors = list(flat(args))
         markers = [each for each in flat(args[:1]) if isinstance(each, RowsGradient)]

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ...contract.errors import Error
 from ..features.configs import TableConfig
-from .contents import TableContents
+from .cache import Cache
+from .contents import NamedTables, TableContents
+from .lifecycle import Lifecycle
+from .rows_parameter import RowsParameter
 
 
 class SavedState:
-    """Puts tables into state dicts and loads them, while no slot holds a row.
+    """Puts tables into state dicts, up to date, and loads them into tables without slots.
 
     Parameters
     ----------
     tables : sequence of TableConfig
     contents : TableContents
+    shown : NamedTables
+    lifecycle : Lifecycle
+    cache : Cache
+        Its access counts are state of the optimizer.
 
     Attributes
     ----------
@@ -26,14 +33,23 @@ class SavedState:
         Whether loading takes tables of fewer rows, and leaves the others as they are.
     """
 
-    def __init__(self, tables: tuple[TableConfig, ...], contents: TableContents) -> None:
+    def __init__(self, tables: Sequence[TableConfig], contents: TableContents,
+                 shown: NamedTables, lifecycle: Lifecycle, cache: Cache) -> None:
         self._tables = {config.name: config for config in tables}
-        self.contents, self.allow_fewer_rows = contents, False
+        self._contents, self._shown, self._lifecycle = contents, shown, lifecycle
+        self._cache, self.allow_fewer_rows = cache, False
+
+    def save(self, prefixes: Mapping[str, str], destination: dict[str, Any],
+             rows: RowsParameter | None = None) -> None:
+        """Save rows of tables, by name with the prefix of their keys."""
+        for name, of_table in prefixes.items():
+            destination[of_table + "weight"] = self._shown.saved(name, rows)
 
     def load(self, prefixes: Mapping[str, str], state_dict: Mapping[str, Any], prefix: str,
              strict: bool, missing_keys: list[str], unexpected_keys: list[str],
              error_msgs: list[str]) -> None:
         """Load rows of tables, by name with the prefix of their keys, as `nn.Module` loads."""
+        self._lifecycle.reset()
         # "rows" is of no elements, where somebody adds all parameters.
         known = {prefix + "_extra_state", prefix + "rows"}
         for name, of_table in prefixes.items():
@@ -43,7 +59,7 @@ class SavedState:
             if given is None:
                 missing_keys.append(key)
             elif self._takes(given, shape):
-                self.contents.assign(name, given)
+                self._contents.assign(name, given)
             else:
                 fewer = given.shape[1:] == torch.Size(shape[1:]) and len(given) < shape[0]
                 error_msgs.append(
@@ -55,12 +71,14 @@ class SavedState:
 
     def row_states(self) -> dict[str, torch.Tensor]:
         """State of each table that has any, by name; contiguous."""
-        states = {name: self.contents.table(name)[1] for name in self._tables}
-        return {name: self.contents.contiguous(name, state) for name, state in states.items()
+        self._lifecycle.flush()
+        states = {name: self._contents.table(name)[1] for name in self._tables}
+        return {name: self._contents.contiguous(name, state) for name, state in states.items()
                 if state is not None}
 
     def load_row_states(self, states: Mapping[str, torch.Tensor]) -> None:
         """Set the state of every table."""
+        self._lifecycle.reset()
         own = self.row_states()
         if set(own) != set(states):
             raise Error(f"expected the state of tables {sorted(own)}, got {sorted(states)}")
@@ -69,7 +87,20 @@ class SavedState:
                 raise Error(f"the state of table {name!r} has shape {list(state.shape)}, and the "
                             f"table's has {list(own[name].shape)}")
         for name, state in states.items():
-            self.contents.assign(name, state=state)
+            self._contents.assign(name, state=state)
+
+    def access_counts(self) -> torch.Tensor | None:
+        """The device's access counts, int64[3, n] as in `Cache`, of always the same shape: with a
+        column per counter; None without any."""
+        counts = self._cache.access_counts()
+        if counts is None:
+            return None
+        missing = self._cache.counters - counts.shape[1]
+        return torch.nn.functional.pad(counts, (0, max(0, missing)))
+
+    def load_access_counts(self, counts: torch.Tensor) -> None:
+        """Set the device's access counts."""
+        self._cache.set_access_counts(counts[:, counts[2] > 0])
 
     def _takes(self, given: torch.Tensor, expected: list[int]) -> bool:
         """Whether loading takes a tensor of that shape."""

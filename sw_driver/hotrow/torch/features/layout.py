@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
@@ -12,6 +12,7 @@ from .bags import Bags
 from .configs import TableConfig, TableGroup, check_tables
 from .grouping import Grouping, Request
 
+Result = TypeVar("Result")
 BOUNDS_CHECKS = ("fatal", "warning", "ignore")
 _Batch: TypeAlias = tuple[tuple[int, ...], int]  # tables and samples
 
@@ -59,6 +60,10 @@ class FeatureLayout:
     def options(self) -> dict[str, Any]:
         """Options of a collection with this layout: dict."""
         return {"bounds_check_mode": self._bounds_check_mode, "is_weighted": self.is_weighted}
+
+    def agree(self, call: Callable[[], Result], what: str) -> Result:
+        """The result of `call()`; ranks of one collection refuse together, and say `what`."""
+        return call()
 
     def bags(self, inputs: object, offsets: object = None, weights: object = None) -> Bags:
         """Bags of what a caller passes to the collection."""

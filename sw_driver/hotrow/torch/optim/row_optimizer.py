@@ -1,20 +1,44 @@
 """`collection.optimizer`: the `torch.optim.Optimizer` of a collection's rows."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable, Mapping
 from copy import copy
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import nn
 
 from ...contract.errors import Error
 from .interrupts import uninterrupted
+from .leaf import RowsLeaf
 from .rules import OPTIMIZERS, Rule
+from .staging import GradientStage
+
+Rate = TypeVar("Rate", bound="float | torch.Tensor")
 
 # Hyperparameters of the optimizers of torch.optim.
 _HYPERPARAMETERS = frozenset((
     "alpha", "amsgrad", "betas", "centered", "dampening", "eps", "lambd", "lr_decay", "maximize",
     "momentum", "momentum_decay", "nesterov", "rho", "t0", "weight_decay"))
+
+
+class Steps(Protocol):
+    """What applies the staged gradients."""
+
+    def apply(self, tuned_rule: Callable[[], Rule]) -> None: ...
+
+
+class RowState(Protocol):
+    """What is saved of the rows beside their elements."""
+
+    def row_states(self) -> dict[str, torch.Tensor]: ...
+
+    def load_row_states(self, states: Mapping[str, torch.Tensor]) -> None: ...
+
+    def access_counts(self) -> torch.Tensor | None: ...
+
+    def load_access_counts(self, counts: torch.Tensor) -> None: ...
 
 
 class RowOptimizer(torch.optim.Optimizer):
@@ -28,14 +52,20 @@ class RowOptimizer(torch.optim.Optimizer):
 
     Parameters
     ----------
-    collection : HotEmbeddingBagCollection
     rule : Rule
+    rows : RowsLeaf
+        Of the collection.
+    staging : GradientStage
+    steps : RowSteps
+    saved : SavedState
     """
 
-    def __init__(self, collection, rule):
-        self._collection, self.rule, self._complete = collection, copy(rule), False
+    def __init__(self, rule: Rule, rows: RowsLeaf, staging: GradientStage, steps: Steps,
+                 saved: RowState) -> None:
+        self.rule, self._staging, self._steps, self._saved = copy(rule), staging, steps, saved
+        self._complete, self._of_modules = False, False
         self._without_effect = _HYPERPARAMETERS.difference(rule.tuned)
-        self._shown = [collection.rows]
+        self._shown = [rows]
         check_rate(rule.lr)
         tuned = {name: getattr(rule, name) for name in rule.tuned}
         steps = {"step": rule.steps} if rule.counts_steps else {}
@@ -43,17 +73,16 @@ class RowOptimizer(torch.optim.Optimizer):
         super().__init__(self._parameters(), {**tuned, **steps})
         self._complete = True
 
-    def show(self, rows):
+    def show(self, rows: RowsLeaf) -> None:
         """Let a module's RowsParameter be among the parameters, instead of the collection's."""
-        if self._shown[0] is self._collection.rows:
-            self._shown.clear()
-        self._shown.append(rows)
+        self._shown = [*self._shown, rows] if self._of_modules else [rows]
+        self._of_modules = True
         self.param_groups[0]["params"] = self._parameters()
 
-    def _parameters(self):
-        return [self._guard, *self._shown, *self._collection.gradients()]
+    def _parameters(self) -> list[Any]:
+        return [self._guard, *self._shown, *self._staging.tensors()]
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refused after the construction: this optimizer trains the rows of its collection only."""
         if self._complete:
             raise Error("the optimizer of a collection trains its rows only: give other parameters "
@@ -61,7 +90,7 @@ class RowOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
         """Apply the staged gradients and clear them; an interrupt (Ctrl-C) waits for the end.
 
         Raises
@@ -76,15 +105,16 @@ class RowOptimizer(torch.optim.Optimizer):
                 loss = closure()
         group = self.param_groups[0]
         with uninterrupted():
-            self._collection.apply_gradients()
+            self._steps.apply(self.tuned_rule)
             if "step" in group:
                 group["step"] += 1
         return loss
 
-    def zero_grad(self, set_to_none=True):
-        self._collection.zero_grad(set_to_none)
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the staged gradients."""
+        self._staging.clear()
 
-    def tuned_rule(self):
+    def tuned_rule(self) -> Rule:
         """The rule with what the parameter group holds.
 
         Raises
@@ -102,17 +132,14 @@ class RowOptimizer(torch.optim.Optimizer):
         for name in rule.tuned:
             setattr(rule, name, group.get(name, getattr(rule, name)))
         rule.check()
-        if self._collection.store.pools_cold_rows and not rule.plain:
-            raise Error("a card updates cold rows without weight decay: gather them "
-                        "(cold='gathered')")
         rule.steps = int(group.get("step", 0))
         return rule
 
-    def set_learning_rate(self, lr):
+    def set_learning_rate(self, lr: float) -> None:
         """Set the rate, by the name of FBGEMM's embeddings."""
         self.param_groups[0]["lr"] = lr
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
         """The state of every table by name, as state of parameter 0, and the parameter group.
 
         `access_counts` int64[3, n] are tables, rows and counts of the device's access counters, if
@@ -123,30 +150,31 @@ class RowOptimizer(torch.optim.Optimizer):
         """
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
-        group, states = dict(self.param_groups[0]), self._collection.row_states()
-        found = {"optimizer": self.rule.name, "state": {0: states} if states else {},
-                 "param_groups": [{**group, "params": list(range(len(self._shown)))}]}
-        counts = self._collection.access_counts()
+        group, states = dict(self.param_groups[0]), self._saved.row_states()
+        found: dict[str, Any] = {
+            "optimizer": self.rule.name, "state": {0: states} if states else {},
+            "param_groups": [{**group, "params": list(range(len(self._shown)))}]}
+        counts = self._saved.access_counts()
         if counts is not None:
-            missing = self._collection.counters - counts.shape[1]
-            found["access_counts"] = nn.functional.pad(counts, (0, max(0, missing)))
+            found["access_counts"] = counts
         for after in self._optimizer_state_dict_post_hooks.values():
             found = after(self, found) or found
         return found
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` returned."""
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
         given = state_dict.get("optimizer", self.rule.name)
         if given != self.rule.name:
             raise Error(f"this is the state of {given!r}, and the tables train with "
                         f"{self.rule.name!r}")
-        self._collection.load_row_states(state_dict["state"].get(0, {}))
+        self._saved.load_row_states(state_dict["state"].get(0, {}))
         group = state_dict["param_groups"][0]
         self.param_groups[0] |= {name: group[name] for name in group if name != "params"}
         counts = state_dict.get("access_counts")
         if counts is not None:
-            self._collection.set_access_counts(counts[:, counts[2] > 0])
+            self._saved.load_access_counts(counts)
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 
@@ -159,7 +187,8 @@ class _Guard(torch.Tensor):
     """A parameter for which nobody makes gradients, as generic code does that initialises state."""
 
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         if func == _SET_GRAD and args[1] is not None:
             raise Error("the optimizer of a collection takes the gradients that backward stages: "
                         "get_state_dict() of torch.distributed.checkpoint, which makes others, "
@@ -168,7 +197,7 @@ class _Guard(torch.Tensor):
         return _TENSOR.__torch_function__(func, (), args, kwargs or {})
 
 
-def rule_of(optimizer, lr):
+def rule_of(optimizer: str | Rule, lr: float) -> Rule:
     """The rule of an optimizer by its name, or the rule itself.
 
     Raises
@@ -186,7 +215,7 @@ def rule_of(optimizer, lr):
     return OPTIMIZERS[optimizer](check_rate(lr))
 
 
-def check_rate(lr):
+def check_rate(lr: Rate) -> Rate:
     """The learning rate as it is.
 
     Raises

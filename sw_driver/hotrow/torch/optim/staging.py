@@ -94,8 +94,13 @@ class GradientStage:
         self.settle()
         return all(staged.values is None for staged in self.all)
 
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors whose `grad` are the staged gradients."""
+        self.settle()
+        return [staged.tensor for staged in self.all]
+
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         return sum(staged.values.nbytes + _ROW_BYTES * len(staged.values) for staged in self.all
                    if staged.values is not None)
 
@@ -155,13 +160,14 @@ class GradientStage:
                 leaf.grad = None
                 self.drop(leaf.table)
 
-    def clear(self):
+    def clear(self) -> None:
         """Drop all gradients."""
-        self.drop(None)
-        for leaf, _ in self._marks.values():
-            leaf.grad = None
-        self._marks.clear()
-        self._scaled = False
+        with self.lock:
+            self.drop(None)
+            for leaf, _ in self._marks.values():
+                leaf.grad = None
+            self._marks.clear()
+            self._scaled = False
 
     def drop(self, table):
         """Drop the gradients of the table of that number; of all with None."""

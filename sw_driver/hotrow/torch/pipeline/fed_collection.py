@@ -70,7 +70,8 @@ class FedCollection:
         if by_name:
             bags = joined_bags(self.bags, inputs)
         else:
-            bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
+            given = inputs if isinstance(inputs, tuple) else (inputs,)
+            bags = self.collection.batches.bags(*given)
         trains = torch.is_grad_enabled() and any(
             each.training and each.rows.trains for each in self._lookups)
         if trains:
@@ -81,14 +82,14 @@ class FedCollection:
     def begin(self, fed: FedBatch) -> None:
         """Begin with the batch that was prefetched first."""
         self.looks_up, self._prefetched = fed.looks_up, fed.prefetched
-        self._taken = self.collection.batches
+        self._taken = self.collection.batches.count
         if fed.calls is not None and self.collection.store.coming() is None:
             self.collection.calls.announce(fed.calls)
 
     @property
     def looked_up(self) -> bool:
         """Whether the batch that was begun last was prefetched and looked up."""
-        return self._prefetched and self.collection.batches != self._taken
+        return self._prefetched and self.collection.batches.count != self._taken
 
     def skip(self) -> None:
         """Leave out the batch that was begun last."""

@@ -35,7 +35,8 @@ def backward(collection: HotEmbeddingBagCollection, batch: B, loss: Callable[[B]
     if collection.mode != "hotline":
         loss(batch).backward()
         return
-    size = collection.waiting_samples
+    coming = collection.batches.coming
+    size = 0 if coming is None else coming.samples
     for samples in collection.parts():
         part = (select or indexed)(batch, samples)
         (loss(part) * (len(samples) / size)).backward()

@@ -239,7 +239,7 @@ class TrainPipeline(Generic[B]):
                 self._report()
             self.epoch, self.batch, self._random = self.epoch + 1, 0, None
             for each in self.collections:
-                each.finish()
+                each.lifecycle.finish()
             complete = True
         finally:
             self._seconds += time.perf_counter() - started

@@ -111,7 +111,8 @@ class CollectionTrainer(Trainer):
 
         def loss(part: tuple[torch.Tensor, Bags, torch.Tensor, torch.Tensor]) -> torch.Tensor:
             dense, here, label, at = part
-            predicted = self.model(dense, torch.stack(collection.lookup(here), dim=1))
+            predicted = self.model(dense, torch.stack(collection.lookups.by_feature(
+                here, collection.training, collection.rows), dim=1))
             logits[at] = predicted.detach()
             return binary_cross_entropy_with_logits(predicted, label)
 
@@ -140,7 +141,7 @@ class CollectionTrainer(Trainer):
         try:
             return self.step(samples)
         finally:
-            self.collection.batches -= 1
+            self.collection.batches.count -= 1
             self.counting = counting
 
     def counted(self) -> dict[str, int]:
@@ -180,4 +181,4 @@ class CollectionTrainer(Trainer):
         self.storage.dirty[slots] = True
         super().write_rows(rows[cold], *source.read(cold))
         self.cache.device.upload()
-        self.collection.expect_writes()
+        self.collection.lifecycle.expect_writes()
