@@ -50,7 +50,7 @@ class Run:
         self.device.transport.close()
         for name, rows in self.resident.state_dict().items():
             assert torch.equal(self.collection.state_dict()[name], rows), name
-        for name, state in self.resident.row_states().items():
+        for name, state in self.resident.saved.row_states().items():
             assert torch.equal(self.collection.saved.row_states()[name], state), name
         self.collection = None
         gc.collect()  # a closed collection has references to itself
