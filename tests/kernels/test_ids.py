@@ -23,6 +23,17 @@ def test_bags_of_ids_become_flat_rows(passes):
     assert flat.tolist() == [9, 0, 3, 3, 52, 48, 49]
 
 
+def test_features_in_another_order(passes):
+    order, counts = [2, 0, 1], torch.tensor([4, 1, 3])
+    bags = torch.tensor([9, 0, 3, 3, 19, 4, 0, 1])
+    flat, wrong = flatten_ids(bags, ROWS[order], FIRST[order], counts, torch.int32, order)
+    assert wrong == -1 and flat.tolist() == [52, 48, 49, 9, 0, 3, 3, 35]
+    assert flatten_ids(bags, ROWS, None, counts, order=order)[1] == 7, "as rows of other tables"
+    ids = (torch.rand(30, 3) * ROWS).long()
+    flat, wrong = flatten_ids(ids, ROWS[order], FIRST[order], order=order)
+    assert wrong == -1 and torch.equal(flat, (ids + FIRST)[:, order].T.reshape(-1))
+
+
 @pytest.mark.parametrize("value", [-1, 5, 1 << 31, -(1 << 35)])
 def test_the_first_wrong_id_is_found(passes, value):
     ids = torch.zeros(30, 3, dtype=torch.int64)
@@ -47,3 +58,5 @@ def test_features_that_do_not_fit_are_refused(passes):
         flatten_ids(torch.zeros(4, 2, dtype=torch.int64), ROWS)
     with pytest.raises(Error, match="expected ids of 3 features"):
         flatten_ids(torch.zeros(4, dtype=torch.int64), ROWS, counts=torch.tensor([1, 1, 1]))
+    with pytest.raises(Error, match=r"every one of 3 features once in the order, got \[0, 0, 1\]"):
+        flatten_ids(torch.zeros(4, 3, dtype=torch.int64), ROWS, order=[0, 0, 1])

@@ -143,7 +143,8 @@ def test_as_many_features_of_every_table_stay_dense(make):
               TableConfig("item", 500, 8, feature_names=("c", "d"))]
     collection = make("scratchpipe", tables)
     ids = torch.arange(20).reshape(5, 4)
-    batch = collection.batches.bags(ids).device_batch(collection.store.slot_map.registered)
+    request = collection.batches.request(collection.batches.bags(ids))
+    batch = request.bags.device_batch(collection.store.slot_map.registered)
     assert batch.lengths is None and (batch.samples, batch.table_count) == (10, 2)
     names = {config.name: collection.table(config.name)[0] for config in tables}
     expected = torch.cat([names[table][ids[:, at]] for at, table in enumerate(

@@ -1,5 +1,6 @@
 """Ids of a batch: checked against their tables, and as rows of one array of all tables."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -10,21 +11,23 @@ from .library import Integers, library, pointer
 
 
 def flatten_ids(ids: Tensor, rows: Tensor, first: Tensor | None = None,
-                counts: Tensor | None = None,
-                dtype: torch.dtype | None = torch.int64) -> tuple[Tensor | None, int]:
+                counts: Tensor | None = None, dtype: torch.dtype | None = torch.int64,
+                order: Sequence[int] | None = None) -> tuple[Tensor | None, int]:
     """Check each id, and add where its table begins, in one pass.
 
     Parameters
     ----------
     ids : int32 or int64 [samples, features] with any strides, or [n] feature after feature
     rows : int64[features]
-        Of each feature's table.
+        Of each feature's table, in the order of the results, as is `first`.
     first : int64[features], optional
         Flat row of each table's row 0; without it 0.
     counts : int64[features], optional
         Ids of each feature, where ids are [n].
     dtype : torch.dtype, optional
         Of the flat rows, int32 or int64; None only checks the ids.
+    order : sequence of int, optional
+        The features in the order of the results; by default their own.
 
     Returns
     -------
@@ -49,14 +52,21 @@ def flatten_ids(ids: Tensor, rows: Tensor, first: Tensor | None = None,
     if rows.shape[0] != features or (samples is None and int(counts.sum()) != ids.shape[0]):
         raise Error(f"expected ids of {len(rows)} features, got {ids.numel()} ids of "
                     f"{features} features that count {int(counts.sum())}")
+    if order is not None and sorted(order) != list(range(features)):
+        raise Error(f"expected every one of {features} features once in the order, got {order}")
     flat = None if dtype is None else torch.empty(ids.numel(), dtype=dtype)
     native = library()
     if native is None:
+        if order is not None:
+            parts = list(ids.T) if ids.dim() == 2 else list(ids.split(counts.tolist()))
+            ids, counts = torch.cat([parts[each] for each in order]), counts[order]
         base = torch.zeros_like(rows) if first is None else first
         most = torch.iinfo(dtype if dtype and ids.numel() else torch.int64).max
         if bool(((counts < 0) | (base < 0) | (base > most) | (rows - 1 > most - base)).any()):
             raise _malformed(counts, rows, first)
         return _reference(ids, rows, first, counts, flat)
+    if order is not None:
+        begin, counts = begin[order], counts[order]
     # Elements from the first id to the last.
     size = ids.numel() and 1 + sum(
         (count - 1) * step for count, step in zip(ids.shape, ids.stride(), strict=True))

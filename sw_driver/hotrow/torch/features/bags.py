@@ -136,11 +136,16 @@ class Bags:
         if list(order) == list(range(self.features)):
             return self
         ids, lengths = self.ids.split(self.counts), self.lengths.view(self.features, self.samples)
-        weights = None if self.weights is None else self.weights.split(self.counts)
         return Bags(tuple(self.tables[each] for each in order),
                     torch.cat([ids[each] for each in order]),
-                    torch.cat([lengths[each] for each in order]),
-                    None if weights is None else torch.cat([weights[each] for each in order]))
+                    torch.cat([lengths[each] for each in order]), self.weights_in(order))
+
+    def weights_in(self, order: Sequence[int]) -> torch.Tensor | None:
+        """Weights of the lookups of some features, in the given order: float32[n] or None."""
+        if self.weights is None or list(order) == list(range(self.features)):
+            return self.weights
+        weights = self.weights.split(self.counts)
+        return torch.cat([weights[each] for each in order])
 
     def rows(self, samples: torch.Tensor) -> "Bags":
         """Some samples int64[k], in the given order: Bags."""
@@ -155,9 +160,35 @@ class Bags:
         return Bags(self.tables, torch.cat([own.long() if new is None else new
                                             for own, new in ids]), self.lengths, self.weights)
 
-    def checked(self, configs: Sequence[TableConfig], batch: str, mode: str = "fatal",
-                limits: torch.Tensor | None = None) -> "Bags":
-        """These Bags if every id is a row of its table; otherwise the mode decides.
+    def grouped(self, order: Sequence[int], rows: torch.Tensor) -> "Bags | None":
+        """Some features, in the given order, without weights, in memory that no caller has.
+
+        Parameters
+        ----------
+        order : sequence of int
+        rows : int64[features]
+            Of their tables, in that order. Ids are int32 if those of all tables are.
+
+        Returns
+        -------
+        Bags, or None if an id is no row of its table
+        """
+        narrow = not self.features or int(rows.max()) <= NARROW
+        ids, wrong = self._flat(order, rows, torch.int32 if narrow else torch.int64)
+        if wrong >= 0 or ids is None:
+            return None
+        lengths = self.lengths
+        if lengths.stride(0) and list(order) != list(range(self.features)):
+            lengths = lengths.view(self.features, self.samples)[list(order)].view(-1)
+        return Bags(tuple(self.tables[each] for each in order), ids, lengths)
+
+    def _flat(self, order: Sequence[int], rows: torch.Tensor,
+              dtype: torch.dtype) -> tuple[torch.Tensor | None, int]:
+        return flatten_ids(self.ids, rows, counts=torch.tensor(self.counts, dtype=torch.int64),
+                           dtype=dtype, order=order)
+
+    def bounded(self, configs: Sequence[TableConfig], batch: str, mode: str) -> "Bags":
+        """These Bags, of which an id is no row of its table, with row 0 in its place.
 
         Parameters
         ----------
@@ -165,24 +196,16 @@ class Bags:
         batch : str
             The batch in words, for errors.
         mode : str
-            As FBGEMM's BoundsCheckMode: "fatal" raises, "warning" warns and looks up row 0 instead,
-            "ignore" looks up row 0.
-        limits : int64[features], optional
-            Rows of each feature's table.
+            As FBGEMM's BoundsCheckMode: "fatal" raises, "warning" warns, "ignore" does neither.
 
         Raises
         ------
         BatchError
         """
-        if limits is None:
-            limits = torch.tensor([configs[table].num_embeddings for table in self.tables],
-                                  dtype=torch.int64)
-        first = self._first_wrong(limits)
-        if first < 0:
-            return self
-        limit = torch.repeat_interleave(limits, torch.tensor(self.counts))
-        wrong = (self.ids < 0) | (self.ids >= limit)
-        error = self._wrong(first, configs, batch)
+        rows = torch.tensor([configs[table].num_embeddings for table in self.tables])
+        wrong = (self.ids < 0) | (
+            self.ids >= torch.repeat_interleave(rows, torch.tensor(self.counts)))
+        error = self._wrong(int(wrong.nonzero()[0]), configs, batch)
         if mode == "fatal":
             raise error
         if mode == "warning":
@@ -190,11 +213,6 @@ class Bags:
             more = f"; {count} more ids are rows of no table" if count else ""
             warnings.warn(f"{error}{more}: row 0 is looked up instead", stacklevel=2)
         return Bags(self.tables, self.ids.masked_fill(wrong, 0), self.lengths, self.weights)
-
-    def _first_wrong(self, limits: torch.Tensor) -> int:
-        """Position of the first id that is no row of its table, or -1."""
-        return flatten_ids(self.ids, limits, counts=torch.tensor(self.counts, dtype=torch.int64),
-                           dtype=None)[1]
 
     def _wrong(self, position: int, configs: Sequence[TableConfig], batch: str) -> BatchError:
         """The error for an id that is not a row of its table."""
@@ -208,7 +226,7 @@ class Bags:
             sample=sample, column=feature)
 
     def device_batch(self, registered: Mapping[int, Table]) -> Batch:
-        """The device's form of these Bags, which are `checked`: Batch.
+        """The device's form of these Bags, which are `grouped`: Batch.
 
         A device knows tables and no features. Bags of several features of a table follow one
         another as bags of further samples, and tables with fewer features get empty bags at the
@@ -227,8 +245,14 @@ class Bags:
                              key=lambda each: registered[each].number)
         tables = [registered[each] for each in numbers]
         if self.dense and len(tables) == self.features:
-            return _CheckedBatch(self._device_ids(tables).numpy(), None, self.samples, len(tables),
-                                 tables, True)
+            batch = Batch(self.ids.numpy(), None, self.samples, len(tables), tables, True)
+        else:
+            batch = self._padded_batch(numbers, tables)
+        batch.checked = tuple(each.rows for each in tables)
+        return batch
+
+    def _padded_batch(self, numbers: Sequence[int], tables: Sequence[Table]) -> Batch:
+        """Batch of tables, by their numbers, that have as many features as the one with most."""
         features, lengths = Counter(self.tables), self.lengths
         most = max(features.values())
         if any(features[each] < most for each in numbers):
@@ -236,16 +260,10 @@ class Bags:
                 functional.pad(part, (0, (most - features[each]) * self.samples))
                 for each, part in zip(numbers, lengths.split(
                     [features[each] * self.samples for each in numbers]), strict=True)])
-        ids = self._device_ids(tables).numpy()
+        ids = self.ids.numpy()
         if not lengths.stride(0) or bool((lengths == 1).all()):
-            return _CheckedBatch.dense(ids.reshape(len(numbers), -1), tables, feature_major=True)
-        return _CheckedBatch.jagged(ids, lengths.numpy(), most * self.samples, tables,
-                                    feature_major=True)
-
-    def _device_ids(self, tables: Sequence[Table]) -> torch.Tensor:
-        """The ids as int32 where the tables allow it, so that the card reads half the bytes."""
-        narrow = all(each.rows <= NARROW for each in tables)
-        return self.ids.int() if narrow else self.ids
+            return Batch.dense(ids.reshape(len(numbers), -1), tables, feature_major=True)
+        return Batch.jagged(ids, lengths.numpy(), most * self.samples, tables, feature_major=True)
 
     def _without_padding(self, padding: int) -> "Bags":
         kept = self.ids != padding
@@ -261,17 +279,14 @@ class GridBags(Bags):
     Attributes
     ----------
     grid : int32 or int64 [samples, features]
-    checked_ids : int32[n] or None
-        The ids, feature after feature, once `checked` has found them to be rows.
     """
 
     grid: torch.Tensor
-    checked_ids: torch.Tensor | None
 
     def __init__(self, tables: tuple[int, ...], grid: torch.Tensor,
                  weights: torch.Tensor | None = None):
         # Without `ids` and `lengths`, which are made when somebody asks.
-        self.__dict__.update(tables=tables, grid=grid, weights=weights, checked_ids=None)
+        self.__dict__.update(tables=tables, grid=grid, weights=weights)
 
     @cached_property
     def ids(self) -> torch.Tensor:
@@ -306,21 +321,9 @@ class GridBags(Bags):
             return super().rows(samples)
         return GridBags(self.tables, self.grid[samples])
 
-    def _first_wrong(self, limits: torch.Tensor) -> int:
-        narrow = self.features and int(limits.max()) <= NARROW
-        ids, wrong = flatten_ids(self.grid, limits, dtype=torch.int32 if narrow else None)
-        self.__dict__["checked_ids"] = ids if wrong < 0 else None
-        return wrong
-
-    def _device_ids(self, tables: Sequence[Table]) -> torch.Tensor:
-        return super()._device_ids(tables) if self.checked_ids is None else self.checked_ids
-
-
-class _CheckedBatch(Batch):
-    """A batch whose ids `Bags.checked` has checked."""
-
-    def check(self, tables: Sequence[Table]) -> None:
-        pass
+    def _flat(self, order: Sequence[int], rows: torch.Tensor,
+              dtype: torch.dtype) -> tuple[torch.Tensor | None, int]:
+        return flatten_ids(self.grid, rows, dtype=dtype, order=order)
 
 
 _ONE = torch.ones((), dtype=torch.int64)

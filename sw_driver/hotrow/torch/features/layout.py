@@ -52,7 +52,6 @@ class FeatureLayout:
         self.pooled = configs[0].pooling != "none"
         self._grouping = Grouping(groups)
         self._dense_layouts: dict[_Batch, list[BagLayout]] = {}  # of the last dense batch
-        self._limits: dict[tuple[int, ...], torch.Tensor] = {}  # rows of the last batch's tables
         self._dims = [config.embedding_dim for config in configs]
         self._mean = torch.tensor([config.pooling == "mean" for config in configs])
 
@@ -81,13 +80,14 @@ class FeatureLayout:
         plain = bags if rows_of is None else bags.with_rows([
             torch.zeros(count, dtype=torch.int64) if self.configs[table].ids == "any" else None
             for table, count in zip(bags.tables, bags.counts, strict=True)])
-        if bags.tables not in self._limits:
-            self._limits = {bags.tables: torch.tensor(
-                [self.configs[table].num_embeddings for table in bags.tables], dtype=torch.int64)}
-        checked = plain.checked(self.configs, batch, self._bounds_check_mode,
-                                self._limits[bags.tables])
-        return self._grouping.request(
-            checked if rows_of is None else checked.with_rows(rows_of(bags)), bags)
+        request = self._grouping.request(plain, bags)
+        if request is None:
+            plain = plain.bounded(self.configs, batch, self._bounds_check_mode)
+            request = self._grouping.request(plain, bags)
+        if rows_of is not None:
+            request = self._grouping.request(plain.with_rows(rows_of(bags)), bags)
+        assert request is not None, "every id is a row of its table"
+        return request
 
     def check_weights(self, bags: Bags) -> None:
         """Raise BatchError if Bags have weights that no table takes."""

@@ -229,7 +229,9 @@ class ShardedStore(Store):
         longest = -(-int(counts.max()) // bags)
         lengths = (counts[:, None] - longest * torch.arange(bags)).clamp(0, longest).ravel()
         ids = (codes - self._starts[table])[order]
-        return self._grouping.request(Bags(self._grouping.order, ids, lengths)), order
+        request = self._grouping.request(Bags(self._grouping.order, ids, lengths))
+        assert request is not None, "a code is that of a row"
+        return request, order
 
     def _bring(self, routed: RoutedBatch, inner: Sequence[LocatedRows]) -> list[LocatedRows]:
         """The rows that this rank looks up, from their owners: list of LocatedRows."""
