@@ -96,11 +96,12 @@ class BatchStages:
         flight.marked = self._marked
         placement = policy.place(self._staged(flight), number - base)
         flight.release()
-        if placement.wait_for >= 0:
+        if placement.wait_for is not None:
             flight.wait_for = placement.wait_for + base
         with self._lock:
-            flight.transfers = [self._slot_map.transfer(segment, placement, self._cold is None)
-                                for segment in flight.request.segments]
+            flight.transfers = [
+                self._slot_map.transfer(segment, placement, policy.flag, self._cold is None)
+                for segment in flight.request.segments]
             tables, counts = self._slot_map.features(flight.request.bags)
             self._statistics.planned(tables, counts, placement, flight.transfers,
                                      fetched=self._cold is None)

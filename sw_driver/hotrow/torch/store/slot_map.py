@@ -107,9 +107,10 @@ class SlotMap:
         choice, within = np.divmod(slots.astype(np.int64), self._per_choice)
         return torch.from_numpy(choice * self._part + within - group * self._part)
 
-    def transfer(self, segment, placement, reserve):
-        """The part of a Placement that concerns a segment's group: GroupTransfer.
+    def transfer(self, segment, placement, flag, reserve):
+        """The part of a placement that concerns a segment's group: GroupTransfer.
 
+        `flag` is that of the policy.
         Places for rows without a slot are reserved, or, without `reserve`, are those after the
         slots.
         """
@@ -131,7 +132,7 @@ class SlotMap:
 
         slots = placement.slots if len(self.groups) == 1 else placement.slots[segment.lookups]
         return GroupTransfer(
-            segment, place(slots, placement.flag), fills,
+            segment, place(slots, flag), fills,
             place(fill_slots), victims, place(victim_slots), places)
 
     @staticmethod

@@ -41,7 +41,7 @@ class CacheStatistics:
         ----------
         tables, counts : int64[features]
             The device's table of each feature, and lookups of it.
-        placement : Placement
+        placement : Plan or SplitPlan
         transfers : sequence of GroupTransfer
         fetched : bool
             False if bypassed rows stay in the tables.
