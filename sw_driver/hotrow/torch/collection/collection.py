@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from copy import copy
 from dataclasses import replace
@@ -144,7 +144,7 @@ class HotEmbeddingBagCollection(nn.Module):
 
     several_ranks = False  # whether every rank of torch.distributed may make one
 
-    def __init__(self, tables: Sequence[Any], device: Device | str | None = None,
+    def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
                  mode: str = "scratchpipe", optimizer: str | Rule = "sgd", lr: float = 0.01, *,
                  preset: str | None = None, policy: str | None = None, admission: bool = False,
                  cold: str = "gathered", bounds_check_mode: str = "fatal",

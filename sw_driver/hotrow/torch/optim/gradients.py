@@ -1,14 +1,36 @@
 """Gradients of embedding rows, from backward to the optimizer's step."""
 
-from typing import Any
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
-from ...kernels.grouping import group_sorted
+from ...kernels.grouping import Grouper, Groups, group_sorted
 from ...kernels.pooling import BagLayout, merge_sums, sum_gradients
 from ...kernels.updating import first_not_finite
+from ..features.grouping import Segment
 from ..memory.slot_memory import to_device
 from .arithmetic import sum_duplicates
+
+
+class Located(Protocol):
+    """What staging asks of LocatedRows, as the store has them."""
+
+    @property
+    def at(self) -> Tensor:
+        """Index of the row of each lookup."""
+
+    @property
+    def grouper(self) -> Grouper | None:
+        """Of `at`; None if the store does not train the rows in place."""
+
+    @property
+    def batch(self) -> object:
+        """A batch in flight, in whose places the store trains the rows; or None."""
+
+    @property
+    def bypassed(self) -> bool:
+        """Whether rows of the group in the batch have no slot."""
 
 
 class Staged:
@@ -73,29 +95,31 @@ class StagedGradients(Staged):
     """
 
     places: torch.Tensor | None
-    batches: list
+    batches: list[object]
     _rows: torch.Tensor | None
-    _lookups: list
-    _grouper: Any
+    _lookups: list[tuple[Segment, Tensor]]
+    _grouper: Grouper | None
     _bypassed: bool
 
-    def __init__(self, dim, device="cpu"):
+    def __init__(self, dim: int, device: str | torch.device = "cpu") -> None:
         super().__init__(dim, device)
         self.clear()
 
     @property
-    def rows(self):
+    def rows(self) -> Tensor:
         """Flat rows int64[u] in host memory; from the compiled passes in order of first
         appearance."""
         if self._rows is None:
-            assert self.places is not None, "rows are unknown only while their places are known"
+            assert self.places is not None and self._grouper is not None, (
+                "rows are unknown only while their places are known")
             row_at = torch.empty(self._grouper.slots, dtype=torch.int64)
             for segment, at in self._lookups:
                 row_at[at.long()] = segment.flat
             self._rows = row_at[self.places.long()]
         return self._rows
 
-    def add(self, rows, bags, gradients, weights=None):
+    def add(self, rows: Tensor, bags: Tensor, gradients: Tensor,
+            weights: Tensor | None = None) -> None:
         """Stage the gradients of one backward, by flat row; arguments as in `sum_duplicates`."""
         if not len(rows):
             return
@@ -109,7 +133,7 @@ class StagedGradients(Staged):
             rows, sums = union, total
         self._set_rows(rows, sums)
 
-    def add_groups(self, located, segment, groups, sums):
+    def add_groups(self, located: Located, segment: Segment, groups: Groups, sums: Tensor) -> None:
         """Stage the gradients of one backward.
 
         Parameters
@@ -132,8 +156,8 @@ class StagedGradients(Staged):
             self.places, self._grouper, self._bypassed = (
                 groups.distinct, located.grouper, located.bypassed)
         elif self._one_place(located):
+            assert self.places is not None and self._grouper and located.grouper  # both have places
             self._grouper = max(self._grouper, located.grouper, key=lambda each: each.slots)
-            assert self.places is not None  # those of the staged gradients
             self.places, sums, _ = merge_sums(
                 self._grouper, self.places, self.values, groups.distinct, sums)
             self._bypassed |= located.bypassed
@@ -149,37 +173,37 @@ class StagedGradients(Staged):
             self.batches.append(located.batch)
         self._set(sums)
 
-    def row_of(self, number):
+    def row_of(self, number: int) -> Tensor:
         """Flat row of the gradient of that number: int64[1]."""
         return self.rows[number:number + 1]
 
-    def keep(self, chosen):
+    def keep(self, chosen: Tensor) -> None:
         """Drop the gradients of all rows but those of bool[u]."""
         if self.values is not None and bool(chosen.any()):
             self._set_rows(self.rows[chosen], self.values[chosen.to(self.values.device)])
         else:
             self.clear()
 
-    def clear(self):
+    def clear(self) -> None:
         super().clear()
         self._rows, self._lookups, self.batches = torch.empty(0, dtype=torch.int64), [], []
         self.places = self._grouper = None
         self._bypassed = False
 
-    def _one_place(self, located):
+    def _one_place(self, located: Located) -> bool:
         """Whether a row of this batch and of the staged ones has one place."""
         if self.places is None or located.grouper is None:
             return False
         return self.batches == [located.batch] or not (self._bypassed or located.bypassed)
 
-    def _set_rows(self, rows, sums):
+    def _set_rows(self, rows: Tensor, sums: Tensor) -> None:
         changed = self.changed
         self.clear()
         self._rows, self._changed = rows, changed
         self._set(sums)
 
 
-def _rows_of(groups, flat):
+def _rows_of(groups: Groups, flat: Tensor) -> Tensor:
     """Flat row of each group: int64[u]."""
     rows = torch.empty(len(groups.distinct), dtype=torch.int64)
     rows[groups.numbers.long()] = flat
@@ -197,11 +221,11 @@ class StagedBags(Staged):
         Row of `values` of each lookup.
     """
 
-    def __init__(self, dim):
+    def __init__(self, dim: int) -> None:
         super().__init__(dim)
         self.rows = self.bags = torch.empty(0, dtype=torch.int64)
 
-    def add(self, rows, bags, gradients):
+    def add(self, rows: Tensor, bags: Tensor, gradients: Tensor) -> None:
         """Stage the gradients float32[bags, D] of one backward for lookups int64[n]."""
         if not len(rows):
             return
@@ -214,11 +238,11 @@ class StagedBags(Staged):
         self.rows, self.bags = rows, bags
         self._set(gradients)
 
-    def row_of(self, number):
+    def row_of(self, number: int) -> Tensor:
         """Flat row of the first lookup of the bag of that number: int64[1]."""
         return self.rows[self.bags == number][:1]
 
-    def keep(self, chosen):
+    def keep(self, chosen: Tensor) -> None:
         """Drop all lookups but those of bool[n]."""
         self.rows, self.bags = self.rows[chosen], self.bags[chosen]
         if not len(self.rows):

@@ -5,11 +5,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 # Without the conversions to enumerations of module `signal`, which take longer than the rest.
 _signal: Any = import_module("_signal")
 _SIGINT = int(signal.SIGINT)
+Pending: TypeAlias = list[tuple[Any, tuple[Any, ...]]]  # handlers, and their arguments
 
 
 class _Deferral:
@@ -17,7 +18,7 @@ class _Deferral:
 
     def __init__(self, handler: Any) -> None:
         self.handler = handler
-        self.pending: list[tuple[Any, tuple]] = []
+        self.pending: Pending = []
 
     def __call__(self, *arguments: Any) -> None:
         if self.pending:
@@ -26,7 +27,7 @@ class _Deferral:
 
 
 @contextmanager
-def deferred_interrupt() -> Iterator[list]:
+def deferred_interrupt() -> Iterator[Pending]:
     """Keep a first SIGINT in a list of (handler, arguments), for `deliver`.
 
     A second SIGINT reaches its handler at once. Inside another deferral the list stays empty, and
@@ -46,7 +47,7 @@ def deferred_interrupt() -> Iterator[list]:
         _signal.signal(_SIGINT, handler)
 
 
-def deliver(pending: list) -> None:
+def deliver(pending: Pending) -> None:
     """Call the handlers of interrupts that `deferred_interrupt` kept."""
     for handler, arguments in pending:
         handler(*arguments)

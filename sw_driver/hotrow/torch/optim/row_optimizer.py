@@ -62,15 +62,15 @@ class RowOptimizer(torch.optim.Optimizer):
 
     def __init__(self, rule: Rule, rows: RowsLeaf, staging: GradientStage, steps: Steps,
                  saved: RowState) -> None:
-        self.rule, self._staging, self._steps, self._saved = copy(rule), staging, steps, saved
+        self.rule, self._staging, self._applied, self._saved = copy(rule), staging, steps, saved
         self._complete, self._of_modules = False, False
         self._without_effect = _HYPERPARAMETERS.difference(rule.tuned)
         self._shown = [rows]
         check_rate(rule.lr)
         tuned = {name: getattr(rule, name) for name in rule.tuned}
-        steps = {"step": rule.steps} if rule.counts_steps else {}
+        counted = {"step": rule.steps} if rule.counts_steps else {}
         self._guard = torch.zeros(0, dtype=torch.float32).as_subclass(_Guard).requires_grad_()
-        super().__init__(self._parameters(), {**tuned, **steps})
+        super().__init__(self._parameters(), {**tuned, **counted})
         self._complete = True
 
     def show(self, rows: RowsLeaf) -> None:
@@ -90,7 +90,7 @@ class RowOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Apply the staged gradients and clear them; an interrupt (Ctrl-C) waits for the end.
 
         Raises
@@ -105,7 +105,7 @@ class RowOptimizer(torch.optim.Optimizer):
                 loss = closure()
         group = self.param_groups[0]
         with uninterrupted():
-            self._steps.apply(self.tuned_rule)
+            self._applied.apply(self.tuned_rule)
             if "step" in group:
                 group["step"] += 1
         return loss
@@ -139,7 +139,7 @@ class RowOptimizer(torch.optim.Optimizer):
         """Set the rate, by the name of FBGEMM's embeddings."""
         self.param_groups[0]["lr"] = lr
 
-    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
+    def state_dict(self) -> dict[str, Any]:
         """The state of every table by name, as state of parameter 0, and the parameter group.
 
         `access_counts` int64[3, n] are tables, rows and counts of the device's access counters, if

@@ -1,24 +1,45 @@
 """The staged gradients of all groups of a collection, and the step that applies them."""
 
+from __future__ import annotations
+
 import threading
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 from weakref import finalize
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from ...contract.errors import DeviceError, Error
+from ...kernels.pooling import BagLayout
+from ..features.configs import TableGroup
+from ..features.grouping import Request
+from ..memory.slot_memory import SlotMemory
 from .finite_check import DeferredFiniteCheck, FiniteCheck
 from .gradients import StagedBags, StagedGradients
 from .leaf import RowsLeaf
-from .lookup import Lookup, LookupPart
+from .lookup import LocatedRows, Lookup, LookupPart
+from .rules import Rule
 
 _ROW_BYTES = 8  # of the number of a row
 _UNSTEPPED = 64  # batches of a module without a step, of which the user is warned
 _LEAST = 1 << 18  # elements; less the C library keeps for itself
 _KEPT = 4  # blocks that nothing refers to, at most, after a block of another size
 _STEPS = 8  # sizes between two powers of two, so that batches of similar sizes share memory
+
+
+class RowStore(Protocol):
+    """What takes the step of rows."""
+
+    def apply_all(self, staged: Sequence[StagedGradients], rule: Rule,
+                  finite: Tensor | None = None) -> None:
+        """Apply the StagedGradients of every group, and clear those that were applied."""
+
+    def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
+        """Update the rows of StagedBags."""
 
 
 class RecycledMemory:
@@ -28,10 +49,10 @@ class RecycledMemory:
     fault, which takes longer than the result itself.
     """
 
-    def __init__(self):
-        self._free: dict[int, np.ndarray] = {}  # by identity
+    def __init__(self) -> None:
+        self._free: dict[int, NDArray[np.float32]] = {}  # by identity
 
-    def empty(self, rows, columns):
+    def empty(self, rows: int, columns: int) -> Tensor:
         """float32[rows, columns] on the host, with undefined contents."""
         size = rows * columns
         if size < _LEAST:
@@ -41,7 +62,7 @@ class RecycledMemory:
         finalize(part, self._free.__setitem__, id(memory), memory).atexit = False
         return torch.from_numpy(part).view(rows, columns)
 
-    def _take(self, size):
+    def _take(self, size: int) -> NDArray[np.float32]:
         for key, memory in list(self._free.items()):
             if size <= len(memory) <= size + size // 4 and self._free.pop(key, None) is not None:
                 return memory
@@ -73,8 +94,10 @@ class GradientStage:
         Not empty after a backward of a lookup in `eval()`.
     """
 
-    def __init__(self, groups, memory, bags=False):
-        self.lock, self.missed = threading.RLock(), []
+    def __init__(self, groups: Sequence[TableGroup], memory: SlotMemory,
+                 bags: bool = False) -> None:
+        self.lock = threading.RLock()
+        self.missed: list[bool] = []
         self._marks: dict[int, tuple[RowsLeaf, Any]] = {}
         self._unstepped: dict[int, int] = {}
         self._warned, self._scaled, self.steps = False, False, 0
@@ -89,12 +112,12 @@ class GradientStage:
         return [*self.rows, *self._bags]
 
     @property
-    def empty(self):
+    def empty(self) -> bool:
         """Whether nothing is staged."""
         self.settle()
         return all(staged.values is None for staged in self.all)
 
-    def tensors(self) -> list[torch.Tensor]:
+    def tensors(self) -> list[Tensor]:
         """The tensors whose `grad` are the staged gradients."""
         self.settle()
         return [staged.tensor for staged in self.all]
@@ -104,7 +127,8 @@ class GradientStage:
         return sum(staged.values.nbytes + _ROW_BYTES * len(staged.values) for staged in self.all
                    if staged.values is not None)
 
-    def lookups(self, request, located, layouts, pooled):
+    def lookups(self, request: Request, located: Sequence[LocatedRows],
+                layouts: Sequence[BagLayout], pooled: bool) -> list[Lookup]:
         """Lookups whose backward stages its gradients here, and whose results follow one another.
 
         Parameters
@@ -128,7 +152,7 @@ class GradientStage:
             return [Lookup(parts, True, self._memory)]
         return [Lookup([part], False, self._memory) for part in parts]
 
-    def mark(self, leaf, marker):
+    def mark(self, leaf: RowsLeaf, marker: Any) -> None:
         """Record that gradients are staged which a leaf shows by its `grad`."""
         self._marks[id(leaf)] = leaf, marker
         count = self._unstepped[id(leaf)] = self._unstepped.get(id(leaf), 0) + 1
@@ -139,18 +163,18 @@ class GradientStage:
                 f"step() of the collection's optimizer, beside that of the model's. An optimizer "
                 f"of PyTorch does not train rows", stacklevel=2)
 
-    def marked(self, leaf):
+    def marked(self, leaf: RowsLeaf) -> Any:
         """The marker of a leaf, or None."""
         return self._marks.get(id(leaf), (None, None))[1]
 
-    def unmark(self, leaf):
+    def unmark(self, leaf: RowsLeaf) -> None:
         """Keep the staged gradients of a leaf whatever happens to its `grad`."""
         with self.lock:
             self.settle()
             _, marker = self._marks.pop(id(leaf), (None, None))
             self._scaled |= marker is not None and _scaled(leaf, marker)
 
-    def settle(self):
+    def settle(self) -> None:
         """Drop the gradients of leaves whose `grad` was removed or zeroed."""
         with self.lock:
             for key, (leaf, marker) in list(self._marks.items()):
@@ -169,7 +193,7 @@ class GradientStage:
             self._marks.clear()
             self._scaled = False
 
-    def drop(self, table):
+    def drop(self, table: int | None) -> None:
         """Drop the gradients of the table of that number; of all with None."""
         self.missed.clear()
         for number, each in enumerate(self.all):
@@ -182,7 +206,7 @@ class GradientStage:
             tables = torch.from_numpy(group.tables.locate(each.rows).table)
             each.keep(tables != group.numbers.index(table))
 
-    def apply(self, store, rule, batch):
+    def apply(self, store: RowStore, rule: Rule, batch: int) -> None:
         """Check the gradients of the step after batch number `batch`, apply and clear them.
 
         If that fails, the gradients of the groups that the step did not reach stay.
@@ -210,14 +234,14 @@ class GradientStage:
         self._unstepped.clear()
         self.clear()
 
-    def _tables(self, chosen):
+    def _tables(self, chosen: Sequence[bool]) -> str:
         """Names of the tables of the groups that bool[groups of `all`] chooses, in words."""
         groups = [self.groups[number % len(self.groups)]
                   for number, each in enumerate(chosen) if each]
         return ", ".join(dict.fromkeys(
             repr(config.name) for group in groups for config in group.configs))
 
-    def check_scaled(self):
+    def check_scaled(self) -> None:
         """Raise Error if `grad` of parameters was changed in place, and no staged gradient."""
         self.settle()
         scaled = self._scaled or any(_scaled(*mark) for mark in self._marks.values())
@@ -228,6 +252,6 @@ class GradientStage:
                         "zero_grad() drops the gradients")
 
 
-def _scaled(leaf, marker):
+def _scaled(leaf: RowsLeaf, marker: Any) -> bool:
     """Whether the `grad` of a leaf was changed in place or replaced."""
     return marker.scaled or leaf.marker is not marker

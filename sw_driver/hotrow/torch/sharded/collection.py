@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ class ShardedContents(TableContents):
         for here, given in zip(self._sharding.shards[group].tables.table(local), (weights, state),
                                strict=True):
             if given is not None:
+                assert here is not None, "a table without state gets none"
                 mine = given[owned]
                 here[:len(mine)] = mine
 
@@ -106,7 +107,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
 
     several_ranks = True
 
-    def __init__(self, tables: Sequence[Any], device: Device | str | None = None,
+    def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
                  mode: str = "scratchpipe", optimizer: str | Rule = "sgd", lr: float = 0.01, *,
                  ranks: dist.ProcessGroup | None = None, **options: Any) -> None:
         tables, self.ranks = tuple(table_config(each) for each in tables), Ranks(ranks)

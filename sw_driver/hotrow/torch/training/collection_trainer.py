@@ -128,7 +128,7 @@ class CollectionTrainer(Trainer):
             loss(batch).backward()
         memory = collection.memory
         memory.pop("metadata_bits_per_slot", None)
-        self.most_bytes = max(self.most_bytes, sum(memory.values()))
+        self.most_bytes = max(self.most_bytes, int(sum(memory.values())))
         self.dense_optimizer.step()
         collection.optimizer.step()
         done = self.counted()
