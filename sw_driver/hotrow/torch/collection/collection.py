@@ -441,10 +441,10 @@ class HotEmbeddingBagCollection(nn.Module):
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str,
                               local_metadata: Any, strict: bool, missing_keys: list[str],
                               unexpected_keys: list[str], error_msgs: list[str]) -> None:
+        maps = None if self.id_maps is None else self.id_maps.loading_saved(
+            prefix + "_extra_state", state_dict, missing_keys, error_msgs)
         self.saved.load(self._prefixes(prefix), state_dict, prefix, strict, missing_keys,
-                        unexpected_keys, error_msgs)
-        if self.id_maps is not None:
-            self.id_maps.load_saved(prefix + "_extra_state", state_dict, missing_keys, error_msgs)
+                        unexpected_keys, error_msgs, maps)
 
     def _prefixes(self, prefix: str) -> dict[str, str]:
         """The prefix of each table's keys in `state_dict`, as in TorchRec's two collections."""
@@ -478,7 +478,7 @@ class HotEmbeddingBagCollection(nn.Module):
 
         The files of tables are on the disk then, and others may open them.
         """
-        self.lifecycle.close()
+        self.lifecycle.close(self.saved.whole)
 
     def __enter__(self: Self) -> Self:
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,7 +182,11 @@ class IdMaps:
         return file.getvalue()
 
     def load(self, state: bytes) -> None:
-        """Continue from `state`.
+        """Continue from `state`; errors as in `loading`."""
+        self.loading(state)()
+
+    def loading(self, state: bytes) -> Callable[[], None]:
+        """A call that continues from `state`.
 
         Raises
         ------
@@ -212,22 +216,27 @@ class IdMaps:
             raise
         except Exception as error:
             raise Error(f"this is no state of maps of ids ({error})") from error
-        for each in maps.values():
-            each.completed = 0  # until the next batch is planned
-        self.maps, self._begin, self._again = maps, begin, again
-        self._planned.clear()
-        self.trained()
 
-    def load_saved(self, key: str, state_dict: Mapping[str, Any], missing: list[str],
-                   messages: list[str]) -> None:
-        """Load as `nn.Module` does: what is missing or wrong goes into the lists."""
+        def load() -> None:
+            for each in maps.values():
+                each.completed = 0  # until the next batch is planned
+            self.maps, self._begin, self._again = maps, begin, again
+            self._planned.clear()
+            self.trained()
+
+        return load
+
+    def loading_saved(self, key: str, state_dict: Mapping[str, Any], missing: list[str],
+                      messages: list[str]) -> Callable[[], None] | None:
+        """As `loading`, where `nn.Module` loads: what is missing or wrong goes into the lists."""
         if key not in state_dict:
             missing.append(key)
-            return
+            return None
         try:
-            self.load(state_dict[key])
+            return self.loading(state_dict[key])
         except Error as error:
             messages.append(f"{key}: {error}")
+            return None
 
     def changes(self, since: int) -> dict[str, TableChanges]:
         """As `HotEmbeddingBagCollection.changes`; tables are up to date."""

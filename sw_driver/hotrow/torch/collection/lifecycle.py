@@ -78,12 +78,13 @@ class Lifecycle:
         self._store.flush()
         self._store.reset()
 
-    def close(self) -> None:
-        """Write back, end the threads, and close a device that the store owns, and the tables."""
+    def close(self, whole: bool) -> None:
+        """Write back, end the threads, and close a device that the store owns, and the tables;
+        their files are marked complete if they are `whole`, and the last step was."""
         complete = False
         try:
             self._store.close()
-            complete = True
+            complete = whole and not self._staging.split
         finally:
             for group in self._store.groups:
                 group.tables.close(complete)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from ...contract.errors import Error
-from .interrupts import uninterrupted
+from .interrupts import raise_saying, uninterrupted
 from .leaf import RowsLeaf
 from .rules import OPTIMIZERS, Rule
 from .staging import GradientStage
@@ -103,11 +103,13 @@ class RowOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        group = self.param_groups[0]
+        group, steps = self.param_groups[0], self._staging.steps
         with uninterrupted():
-            self._applied.apply(self.tuned_rule)
-            if "step" in group:
-                group["step"] += 1
+            try:
+                self._applied.apply(self.tuned_rule)
+            finally:  # what fails after the step is no reason to forget it
+                if "step" in group:
+                    group["step"] += self._staging.steps - steps
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -169,12 +171,18 @@ class RowOptimizer(torch.optim.Optimizer):
         if given != self.rule.name:
             raise Error(f"this is the state of {given!r}, and the tables train with "
                         f"{self.rule.name!r}")
-        self._saved.load_row_states(state_dict["state"].get(0, {}))
-        group = state_dict["param_groups"][0]
-        self.param_groups[0] |= {name: group[name] for name in group if name != "params"}
-        counts = state_dict.get("access_counts")
-        if counts is not None:
-            self._saved.load_access_counts(counts)
+        group, counts = state_dict["param_groups"][0], state_dict.get("access_counts")
+        tuned = {name: group[name] for name in group if name != "params"}
+        counts = None if counts is None else counts[:, counts[2] > 0]
+        with uninterrupted():
+            self._saved.load_row_states(state_dict["state"].get(0, {}))
+            self.param_groups[0] |= tuned
+            try:
+                if counts is not None:
+                    self._saved.load_access_counts(counts)
+            except BaseException as error:
+                raise_saying(error, "the state of all tables and the parameter group were loaded, "
+                                    "and the access counts of the device were not")
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 

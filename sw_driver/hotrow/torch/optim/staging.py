@@ -13,13 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...contract.errors import DeviceError, Error
+from ...contract.errors import Error
 from ...kernels.pooling import BagLayout
 from ..features.configs import TableGroup
 from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory
 from .finite_check import DeferredFiniteCheck, FiniteCheck
 from .gradients import StagedBags, StagedGradients
+from .interrupts import raise_saying
 from .leaf import RowsLeaf
 from .lookup import LocatedRows, Lookup, LookupPart
 from .rules import Rule
@@ -34,9 +35,11 @@ _STEPS = 8  # sizes between two powers of two, so that batches of similar sizes 
 class RowStore(Protocol):
     """What takes the step of rows."""
 
+    reached: dict[int, bool]
+
     def apply_all(self, staged: Sequence[StagedGradients], rule: Rule,
                   finite: Tensor | None = None) -> None:
-        """Apply the StagedGradients of every group, and clear those that were applied."""
+        """Apply the StagedGradients of every group, and record the groups in `reached`."""
 
     def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
         """Update the rows of StagedBags."""
@@ -90,6 +93,8 @@ class GradientStage:
     finite : FiniteCheck
     lock : RLock
         Of forward, staging and step, for threads that share a model.
+    split : bool
+        Whether the last step reached some of its rows and not the others.
     missed : list of bool
         Not empty after a backward of a lookup in `eval()`.
     """
@@ -100,7 +105,7 @@ class GradientStage:
         self.missed: list[bool] = []
         self._marks: dict[int, tuple[RowsLeaf, Any]] = {}
         self._unstepped: dict[int, int] = {}
-        self._warned, self._scaled, self.steps = False, False, 0
+        self._warned, self._scaled, self.steps, self.split = False, False, 0, False
         self.groups = tuple(groups)
         self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
         self._bags = [StagedBags(group.kind.dim) for group in groups] if bags else []
@@ -210,27 +215,48 @@ class GradientStage:
         """Check the gradients of the step after batch number `batch`, apply and clear them.
 
         If that fails, the gradients of the groups that the step did not reach stay.
+
+        Raises
+        ------
+        DeviceError
+            It failed after it had reached some tables; the error names the others.
         """
         finite = self.finite.check(batch, [*zip(self.groups, self.rows, strict=True),
                                            *zip(self.groups, self._bags, strict=False)])
-        begun = [each.values is not None for each in self.all]
+        begun, steps = [each.values is not None for each in self.all], self.steps + 1
+        reached = store.reached
+        reached.clear()
         try:
             store.apply_all(self.rows, rule, finite)
-            for group, staged in enumerate(self._bags):
+            for group, staged in enumerate(self._bags, len(self.rows)):
                 if staged.values is not None:
-                    try:
-                        store.apply_bags(group, staged, rule)
-                    finally:
-                        staged.clear()  # a card that failed may have taken the step
-        except Exception as error:
+                    reached[group] = False  # a card that fails may have taken the step
+                    store.apply_bags(group - len(self.rows), staged, rule)
+                    reached[group] = True
+            self._end(steps)
+        except BaseException as error:
+            for group in reached:
+                self.all[group].clear()
             left = [each.values is not None for each in self.all]
-            if begun == left or not any(left):
-                raise
-            raise DeviceError(
-                f"{error}; the step of batch {batch} did not reach the rows of "
-                f"{self._tables(left)}, whose gradients are staged: call step() again, which "
-                f"leaves the other tables as they are, or zero_grad()") from error
-        self.steps += 1
+            if reached and not any(left) and all(reached.values()):
+                self._end(steps)
+            said = []
+            unsure = [reached.get(group) is False for group in range(len(self.rows))]
+            if any(unsure):
+                said.append(f"the step of batch {batch} perhaps did not reach the rows of "
+                            f"{self._tables(unsure)}, whose gradients were dropped")
+            if any(left) and left != begun:
+                said.append(f"the step of batch {batch} did not reach the rows of "
+                            f"{self._tables(left)}, whose gradients are staged: call step() again, "
+                            f"which leaves the other tables as they are, or zero_grad()")
+            if said:
+                self.split = True
+                raise_saying(error, "; ".join(said))
+            raise
+
+    def _end(self, steps: int) -> None:
+        """Record that all rows have so many steps."""
+        self.steps, self.split = steps, False
         self._unstepped.clear()
         self.clear()
 

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...contract.errors import DeviceError, Error
+from ...contract.errors import Error
 from ...operands.results import RowList
 from ..features.bags import Bags
 from ..features.grouping import Grouping, Request
 from ..memory.rows import Rows
 from ..optim.gradients import StagedGradients
+from ..optim.interrupts import raise_saying
 from ..optim.rules import Rule
 from ..store.base import LocatedRows, PendingBackward, Store
 from .ranks import Ranks
@@ -124,21 +125,24 @@ class ShardedStore(Store):
         Error
             A card failed, here or at another rank; all other rows are updated.
         """
-        missed: dict[int, Exception] = {}
+        failures: dict[int, BaseException] = {}
 
         def update() -> None:
+            reached = self.inner.reached
+            reached.clear()
             for group, rows, sums in means:
                 try:
                     if len(rows):
                         self.inner.apply(group, rows, sums, rule)
-                except Exception as error:
-                    missed[group] = error
-            if missed:
-                names = ", ".join(repr(config.name) for group in missed
-                                  for config in self.groups[group].configs)
-                first = next(iter(missed.values()))
-                raise DeviceError(f"{first}; the step of the last batch did not reach the rows of "
-                                  f"{names} that rank {self.ranks.rank} owns") from first
+                except BaseException as error:
+                    failures[group] = error
+            names = ", ".join(repr(config.name) for group in failures if not reached.get(group)
+                              for config in self.groups[group].configs)
+            for failure in failures.values():
+                if not names:
+                    raise failure
+                raise_saying(failure, f"the step of the last batch did not reach the rows of {names} "
+                                      f"that rank {self.ranks.rank} owns")
 
         self.ranks.agree(update, "the step of the last batch did not reach all rows")
 

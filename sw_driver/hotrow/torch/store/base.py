@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,8 @@ class Store(ABC):
         As in `CachedStore`.
     pools_cold_rows : bool
         Whether the card pools rows without a slot.
+    reached : dict of int to bool
+        Groups whose rows the step reached; False if it failed there, perhaps half way.
     copies_excess : bool
         Whether batches beyond those that the card follows train with copies of their rows.
     reads : ReadAhead or None
@@ -103,6 +105,7 @@ class Store(ABC):
 
     def __init__(self, groups):
         self.groups, self.slot_memory = tuple(groups), SlotMemory()
+        self.reached: dict[int, bool] = {}
 
     @abstractmethod
     def take(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
@@ -129,15 +132,25 @@ class Store(ABC):
         raise Error("this store has no card that pools rows")
 
     def apply_all(self, staged, rule, finite=None):
-        """Apply the StagedGradients of every group, and clear those that were applied."""
+        """Apply the StagedGradients of every group, and record the groups in `reached`."""
         for group, each in enumerate(staged):
             if each.values is not None:
                 self.apply_staged(group, each, rule, finite)
-                each.clear()
 
     def apply_staged(self, group, staged, rule, finite=None):
         """Apply StagedGradients of a group."""
         self.apply(group, staged.rows, staged.values, rule, finite)
+
+    @contextmanager
+    def stepping(self, group):
+        """Rows of a group change in this block; an Error within says that none has changed."""
+        self.reached[group] = False
+        try:
+            yield
+        except Error:
+            del self.reached[group]
+            raise
+        self.reached[group] = True
 
     def look(self, request) -> list[LocatedRows]:
         """Read the rows of a batch that does not train; nothing is counted and no slot changes."""

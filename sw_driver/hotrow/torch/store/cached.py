@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from ...contract.errors import BatchError, DeviceError, Error, HostWriteError, TransportError
+from ...contract.errors import BatchError, Error, HostWriteError, TransportError
 from ...contract.generated import NO_SLOT
 from ...device import Device
 from ...kernels.updating import update_rows
@@ -18,7 +18,7 @@ from ..memory.read_ahead import ReadAhead
 from ..memory.slot_memory import SlotMemory, to_device
 from ..memory.slots import SlotStorage
 from ..optim.arithmetic import updated
-from ..optim.interrupts import deferred_interrupt, deliver, uninterrupted
+from ..optim.interrupts import deferred_interrupt, deliver, raise_saying, uninterrupted
 from ..optim.rounding import row_keys
 from .base import LocatedRows, PendingBackward, Store
 from .batch_stages import BatchStages
@@ -92,6 +92,7 @@ class CachedStore(Store):
         self.stages = self.batch_stages.stages
         self._flushed = 0  # batches that had trained at the last flush
         self._copied: list[tuple[Request, PendingBackward]] = []  # batches without slots
+        self._owed: list[tuple[int, torch.Tensor]] = []  # groups, and places to be written back
         self.micro_batches = MicroBatches(self.window, self.stages, self.slot_map,
                                           self.slot_memory, self.lock)
 
@@ -164,6 +165,7 @@ class CachedStore(Store):
             return
         with self.stages.lock:
             while self.window.taken and self.window.taken[0].pending.done:
+                self._write_owed()
                 self._release(self.window.finish())
             self._copied = [each for each in self._copied if not each[1].done]
             self.stages.wake()
@@ -220,7 +222,7 @@ class CachedStore(Store):
         keys = None if rule.rounding_seed is None else row_keys(
             group, self.groups[group].whole_rows(flat))
         with self.lock:
-            places = self._find(group, flat)
+            places, copied = self._find(group, flat), None
             elsewhere = places < 0
             if bool(elsewhere.any()):
                 self._check_copied(group, flat[elsewhere])
@@ -228,13 +230,13 @@ class CachedStore(Store):
                 where, slots = self.storages[group].find(flat)
                 places[where] = torch.where(places[where] < 0, slots, places[where])
                 elsewhere = places < 0
-                self._update_tables(
-                    group, flat[elsewhere], sums[to_device(elsewhere, sums.device)], rule, finite,
-                    None if keys is None else keys[elsewhere])
+                copied = self._fetch_copied(group, flat[elsewhere],
+                                            sums[to_device(elsewhere, sums.device)],
+                                            None if keys is None else keys[elsewhere])
                 there = ~elsewhere
                 places, sums = places[there], sums[to_device(there, sums.device)]
                 keys = None if keys is None else keys[there]
-            self._update(group, places, sums, rule, finite, keys)
+            self._update(group, places, sums, rule, finite, keys, copied)
 
     def apply_staged(self, group, staged, rule, finite=None):
         self._check_open()
@@ -253,14 +255,18 @@ class CachedStore(Store):
             raise Error("a gradient is staged of a row that no open batch looked up: call "
                         "backward() of every batch before optimizer.step()")
 
-    def _update_tables(self, group, flat, sums, rule, finite, keys):
-        """Update rows that have no place among the slots."""
+    def _fetch_copied(self, group, flat, sums, keys):
+        """Rows that have no place among the slots, for `_update_copied`; None if there are none."""
         if not len(flat):
-            return
+            return None
         self.reads.now(group, flat)
-        rows = self.host.fetch(group, flat)
+        return flat, self.host.fetch(group, flat), sums.cpu(), keys
+
+    def _update_copied(self, group, copied, rule, finite):
+        """Update rows that have no place among the slots."""
+        flat, rows, sums, keys = copied
         if finite is None or bool(finite):
-            update_rows(rows.weights, torch.arange(len(flat)), sums.cpu(), rule, rows.state, keys)
+            update_rows(rows.weights, torch.arange(len(flat)), sums, rule, rows.state, keys)
         self.host.write_after(None, group, flat, rows)
         self.host.count_moved(group, 2 * self.slot_map.counts(group, flat))
 
@@ -271,22 +277,35 @@ class CachedStore(Store):
             transfer.bypassed for flight in taken for transfer in flight.transfers
             if transfer.segment.group == group))
 
-    def _update(self, group, places, sums, rule, finite, keys=None):
-        """Update the rows in places, and write those without a slot back."""
+    def _update(self, group, places, sums, rule, finite, keys=None, copied=None):
+        """Update the rows in places, and those of `_fetch_copied`; write rows without a slot
+        back."""
         storage = self.storages[group]
-        # Before a row changes: a device that fails must not leave a step half done.
+        # Before a row changes: whatever fails, `finish` and `flush` write the rows back.
         bypassed = storage.mark_trained(places)
-        trained = self.host.staging(group, len(bypassed)) if len(bypassed) else None
-        if finite is None and not self.slot_memory.asynchronous:
-            update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys)
-        else:
-            at = self.slot_memory.indices(places.long())
-            weights, state = storage.rows.read(at)
-            storage.rows.write(at, *updated(rule, weights, state, sums, finite, keys))
-        if trained is not None:
-            trained.copy(storage.rows, self.slot_memory.indices(bypassed))
+        if len(bypassed):
+            self._owed.append((group, bypassed))
+        with self.stepping(group):
+            if finite is None and not self.slot_memory.asynchronous:
+                update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys)
+            else:
+                at = self.slot_memory.indices(places.long())
+                weights, state = storage.rows.read(at)
+                storage.rows.write(at, *updated(rule, weights, state, sums, finite, keys))
+            if copied is not None:
+                self._update_copied(group, copied, rule, finite)
+        self._write_owed()
+
+    def _write_owed(self):
+        """Begin to write trained rows without a slot to the tables."""
+        while self._owed:
+            group, places = self._owed[0]
+            storage = self.storages[group]
+            trained = self.host.staging(group, len(places))
+            trained.copy(storage.rows, self.slot_memory.indices(places))
             self.host.write_after(self.slot_memory.record_event(), group,
-                                  storage.bypassed_rows(bypassed), trained)
+                                  storage.bypassed_rows(places), trained)
+            del self._owed[0]
 
     def read(self, group, flat):
         if self.closed:
@@ -295,6 +314,7 @@ class CachedStore(Store):
         storage = self.storages[group]
         self.reads.now(group, flat)
         with self.lock:
+            self._write_owed()
             fetched = self.host.fetch(group, flat)
             rows = self.slot_memory.staging_rows(storage.kind, len(flat))
             rows.copy(fetched)
@@ -333,7 +353,12 @@ class CachedStore(Store):
             f"their values of the last flush(); all other rows are up to date") from error
 
     def _write_all_back(self, write):
-        """Write the rows that were trained in slots to the tables."""
+        """Write the rows that were trained to the tables."""
+        while self._owed:
+            group, places = self._owed[0]
+            storage = self.storages[group]
+            write(group, storage.bypassed_rows(places), self._read_slots(storage, places))
+            del self._owed[0]
         for group, storage in enumerate(self.storages):
             for flat, slots in storage.chunks(dirty=True):
                 self._write_back(group, flat, slots, write)
@@ -453,13 +478,12 @@ class CachedStore(Store):
             return
         try:
             self.cold.apply(group, staged, rule)
-        except Exception as error:
+        except BaseException as error:
             rows = self.groups[group].tables.locate(staged.rows.unique())
             names = [self.groups[group].configs[table].name for table in np.unique(rows.table)]
-            raise DeviceError(
-                f"{error}; the step of batch {self.window.next - 1} reached its rows in slots, and "
-                f"perhaps not its {len(rows)} rows without a slot, of {', '.join(map(repr, names))}"
-            ) from error
+            raise_saying(error, (
+                f"the step of batch {self.window.next - 1} reached its rows in slots, and perhaps "
+                f"not its {len(rows)} rows without a slot, of {', '.join(map(repr, names))}"))
 
     def memory(self):
         with self.stages.lock, self.lock:

@@ -137,9 +137,10 @@ class BatchWindow:
 
     def finish(self):
         """Remove the oldest batch that was taken: BatchInFlight."""
-        del self.batches[self.finished]
-        self.finished += 1
-        return self.taken.popleft()
+        flight = self.taken[0]
+        self.batches.pop(self.finished, None)
+        self.finished, _ = self.finished + 1, self.taken.popleft()
+        return flight
 
     def withdraw(self, kept):
         """Forget batches from number `kept` on, none of which was planned; return them."""

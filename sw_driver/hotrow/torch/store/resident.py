@@ -37,7 +37,8 @@ class ResidentStore(Store):
         rows = self.groups[group].tables.rows
         keys = None if rule.rounding_seed is None else row_keys(
             group, self.groups[group].whole_rows(flat))
-        update_rows(rows.weights, flat, sums, rule, rows.state, keys)
+        with self.stepping(group):
+            update_rows(rows.weights, flat, sums, rule, rows.state, keys)
 
     def apply_staged(self, group, staged, rule, finite=None):
         flat = staged.rows if staged.places is None else staged.places
