@@ -179,7 +179,7 @@ class CalledLookup(torch.autograd.Function):
     """A `Lookup` with a result per feature; features without a gradient are not trained."""
 
     @staticmethod
-    def forward(ctx: Any, lookup: Lookup, dims: list[int],  # type: ignore[override]
+    def forward(ctx: Any, lookup: Lookup, dims: list[int],
                 some: Callable[[Sequence[int]], Lookup] | None,
                 *leaves: RowsParameter) -> tuple[torch.Tensor, ...]:
         """Pool; `some` makes the Lookup of a list of features, each with a RowsLeaf."""

@@ -264,7 +264,8 @@ class HotEmbeddingBagCollection(nn.Module):
         """Follow a change of dtype by the model: results have it, rows keep theirs."""
         self._dtype = followed(fn, self._dtype, "a collection has its rows")
         with unchanged(self):
-            return super()._apply(fn, recurse)
+            nn.Module._apply(self, fn, recurse)
+        return self
 
     def __prepare_scriptable__(self) -> None:
         refuse_scripting()

@@ -19,7 +19,7 @@ class _Probe(torch.autograd.Function):
     """PyTorch refuses it inside a transform of `torch.func`, because it has no `setup_context`."""
 
     @staticmethod
-    def forward(ctx: Any) -> None:  # type: ignore[override]
+    def forward(ctx: Any) -> None:
         return None
 
 
@@ -44,7 +44,7 @@ def outside_compile(method: Callable[P, R]) -> Callable[P, R]:
     @wraps(method)
     def call(*arguments: P.args, **named: P.kwargs) -> R:
         nonlocal disabled
-        if torch.jit.is_tracing() or torch.compiler.is_exporting():
+        if torch.jit._trace.is_tracing() or torch.compiler.is_exporting():
             raise Error(_REFUSED)
         if "torch._dynamo" in sys.modules and disabled is None:
             disabled = torch.compiler.disable(method)

@@ -147,7 +147,7 @@ class HotEmbeddingBag(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         trains = state.pop("_trains")
-        super().__setstate__(state)
+        nn.Module.__setstate__(self, state)
         self._show_rows()
         self.rows.requires_grad_(trains)
 
@@ -157,7 +157,8 @@ class HotEmbeddingBag(nn.Module):
         rows = self.collection.tables[self.table].dtype
         self._dtype = followed(fn, self._dtype, f"table {self.name!r} has {rows} rows")
         with unchanged(self):
-            return super()._apply(fn, recurse)
+            nn.Module._apply(self, fn, recurse)
+        return self
 
     def reset_parameters(self) -> None:
         """Draw the rows as `nn.EmbeddingBag` does; the row of `padding_idx` is zero."""

@@ -36,7 +36,8 @@ class MappedBags:
 class Assignment:
     """A Rule whose step replaces rows by its gradients, and starts their state again."""
 
-    name, rounding_seed, plain = "assignment", None, True
+    name, lr, plain = "assignment", 0.0, True
+    rounding_seed: int | None = None
 
     def __init__(self, initial: float) -> None:
         self.initial = initial

@@ -59,7 +59,7 @@ class RowsParameter(nn.Parameter, RowsLeaf):
     @property
     def trains(self) -> bool:
         """Whether rows train."""
-        return plain(_TRAINS, (self,))
+        return bool(plain(_TRAINS, (self,)))
 
     @property
     def marker(self) -> Any:
@@ -139,7 +139,7 @@ class RowsGradient(torch.Tensor):
                 marker._record(name, tensors)
         return result
 
-    def _record(self, name: str, tensors: list) -> None:
+    def _record(self, name: str, tensors: list[torch.Tensor]) -> None:
         staged = [each for each in self._stage.all
                   if any(each.values is tensor for tensor in tensors)]
         if name.endswith("zero_"):
@@ -177,7 +177,7 @@ _REPLACED = frozenset((
     "weight", "weight_orig", "weight_mask", "weight_g", "weight_v", "weight_u", "weight_bar"))
 
 
-class TableParameters(dict):
+class TableParameters(dict[str, nn.Parameter | None]):
     """Parameters of a module that looks up in tables: `rows`, and no `weight`.
 
     Functions of PyTorch that replace a parameter `weight` (pruning, parametrizations, assignment)

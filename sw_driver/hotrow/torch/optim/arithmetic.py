@@ -10,18 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from ...kernels.updating import Rule
 from ..memory.slot_memory import to_device
 
 
-class Stepping(Protocol):
-    """What takes the step of rows: a `Rule`, or an assignment."""
+class Stepping(Rule, Protocol):
+    """What takes the step of rows: a rule of an optimizer, or an assignment."""
 
-    def update(self, weights: Tensor, gradients: Tensor,
-               state: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """The rows after one step: (weights, state)."""
-
-    def rounded(self, weights: Tensor, dtype: torch.dtype, keys: Tensor | None = None) -> Tensor:
-        """The rows as they are stored."""
+    rounding_seed: int | None
 
 
 def pool(storage: Tensor, rows: Tensor, lengths: Tensor, weights: Tensor | None = None) -> Tensor:

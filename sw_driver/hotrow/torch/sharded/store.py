@@ -141,8 +141,8 @@ class ShardedStore(Store):
             for failure in failures.values():
                 if not names:
                     raise failure
-                raise_saying(failure, f"the step of the last batch did not reach the rows of {names} "
-                                      f"that rank {self.ranks.rank} owns")
+                raise_saying(failure, f"the step of the last batch did not reach the rows of "
+                                      f"{names} that rank {self.ranks.rank} owns")
 
         self.ranks.agree(update, "the step of the last batch did not reach all rows")
 

@@ -169,3 +169,6 @@ class HotlinePolicy:
 
     def install(self, rows: RowList) -> Words:
         return self.device.install(rows).slots
+
+
+Policy: TypeAlias = LookAheadPolicy | HotlinePolicy

@@ -18,6 +18,7 @@ from ..memory.tables import EmbeddingTables
 from ..optim.rules import Rule
 from ..pipeline.micro_batch import backward, refuse_batch_coupled
 from ..store.cached import CachedStore
+from ..store.placement_policy import HotlinePolicy
 from .trainer import StepResult, Trainer
 
 
@@ -120,8 +121,9 @@ class CollectionTrainer(Trainer):
                  torch.arange(len(samples)))
         self.model.zero_grad()
         if len(bags.ids):
-            if self.cache and collection.mode == "hotline" and not collection.store.waiting:
-                self.cache.policy.counting = self.counting
+            policy = self.cache and self.cache.policy
+            if isinstance(policy, HotlinePolicy) and not collection.store.waiting:
+                policy.counting = self.counting
                 collection.prefetch(bags)
             backward(collection, batch, loss)
         else:
