@@ -8,11 +8,10 @@ from hotrow.torch import HotEmbeddingBag, conversion, convert
 from hotrow.torch import HotEmbeddingBagCollection as Collection
 from hotrow.torch.collection.lifecycle import Lifecycle
 from hotrow.torch.collection.lookups import Lookups
+from hotrow.torch.collection.row_optimizer import RowOptimizer
 from hotrow.torch.collection.rows_parameter import RowsParameter
 from hotrow.torch.collection.saved_state import SavedState
-from hotrow.torch.collection.steps import RowSteps
 from hotrow.torch.optim.gradients import StagedGradients
-from hotrow.torch.optim.row_optimizer import RowOptimizer
 from hotrow.torch.optim.staging import GradientStage
 from hotrow.torch.store.cached import CachedStore
 from hypothesis import HealthCheck, Phase, given, settings
@@ -144,9 +143,9 @@ def zero_grad_keeps_rows(monkeypatch):
 
 
 def eval_trains_nothing(monkeypatch):
-    apply = RowSteps.apply
-    monkeypatch.setattr(RowSteps, "apply", lambda self, rule: (
-        self._staging.missed.clear(), apply(self, rule)))
+    apply = RowOptimizer._apply
+    monkeypatch.setattr(RowOptimizer, "_apply", lambda self: (
+        self._staging.missed.clear(), apply(self)))
 
 
 def weights_of_lookups_ignored(monkeypatch):

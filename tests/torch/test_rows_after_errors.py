@@ -12,7 +12,7 @@ import torch
 from hotrow.contract.errors import DeviceError
 from hotrow.torch import HotEmbeddingBagCollection as Collection
 from hotrow.torch import TableConfig
-from hotrow.torch.collection.steps import RowSteps
+from hotrow.torch.collection.row_optimizer import RowOptimizer
 from hotrow.torch.collection.trained_batches import TrainedBatches
 from hotrow.torch.memory.rows import Rows
 from hotrow.torch.memory.slots import SlotStorage
@@ -164,7 +164,7 @@ CALLS = [
     (leaf.Held, "__init__"), (leaf.Held, "__call__"), (lookup.Lookup, "hold"),
     (lookup.Lookup, "pool"), (lookup.Lookup, "stage"), (GradientStage, "mark"),
     (GradientStage, "clear"), (StagedGradients, "add_groups"), (FiniteCheck, "check"),
-    (RowSteps, "apply"), (TrainedBatches, "take")]
+    (RowOptimizer, "_apply"), (TrainedBatches, "take")]
 CALLS_OF_SLOTS = [
     (cached.CachedStore, "take"), (cached.CachedStore, "finish"), (SlotStorage, "mark_trained"),
     (HostTables, "staging"), (HostTables, "fetch"), (HostTables, "write_after"),

@@ -17,10 +17,11 @@ from ..features.bags import Bags, GridBags
 from ..features.configs import TableConfig
 from ..features.grouping import Request
 from ..features.layout import FeatureLayout
+from ..optim.gradients import LocatedRows
 from ..optim.leaf import Held
 from ..optim.lookup import Lookup, LookupPart
 from ..optim.staging import GradientStage
-from ..store.base import LocatedRows, Store
+from ..store.base import Store
 from .rows_parameter import RowsParameter
 from .trained_batches import TrainedBatches
 

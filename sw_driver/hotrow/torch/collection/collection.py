@@ -18,7 +18,6 @@ from ..features.configs import TableConfig, TableGroup, check_tables, group_tabl
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined
 from ..memory.slot_memory import memory_on
-from ..optim.row_optimizer import RowOptimizer, rule_of
 from ..optim.rules import Rule
 from ..optim.staging import GradientStage
 from ..store.base import Store
@@ -32,9 +31,9 @@ from .id_maps import IdMaps, TableChanges
 from .lifecycle import Lifecycle
 from .lookups import Lookups
 from .result_dtype import followed, unchanged
+from .row_optimizer import RowOptimizer, rule_of
 from .rows_parameter import RowsParameter, refuse_scripting, rows_of
 from .saved_state import SavedState
-from .steps import RowSteps
 from .table_view import TableView
 from .torchrec_tables import TorchRecTables
 from .trained_batches import TrainedBatches
@@ -198,9 +197,9 @@ class HotEmbeddingBagCollection(nn.Module):
             [config.name for config in self.tables], self.contents, self.lifecycle, self.rows)
         self.saved = SavedState(self.tables, self.contents, self.embeddings, self.lifecycle,
                                 self.cache)
-        self.optimizer = RowOptimizer(rule, self.rows, self.staging, RowSteps(
-            self.layout, self.store, self.staging, self.batches, self.calls, self.id_maps),
-            self.saved)
+        self.optimizer = RowOptimizer(
+            rule, self.rows, self.layout, self.store, self.staging, self.batches, self.calls,
+            self.id_maps, self.saved)
 
     # Parts that are others where several processes share the rows.
 

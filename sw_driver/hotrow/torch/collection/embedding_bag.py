@@ -13,10 +13,10 @@ from ...contract.errors import BatchError, Error
 from ..features.bags import Bags
 from ..features.configs import TableConfig
 from ..features.inputs import host_tensor, weights_of
-from ..optim.row_optimizer import RowOptimizer
 from .collection import HotEmbeddingBagCollection
 from .eager import outside_compile
 from .result_dtype import followed, unchanged
+from .row_optimizer import RowOptimizer
 from .rows_parameter import RowsParameter, TableParameters, refuse_scripting, rows_of
 from .table_view import TableView
 

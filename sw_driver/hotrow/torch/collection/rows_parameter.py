@@ -15,7 +15,6 @@ from torch.optim.optimizer import (
 from ...contract.errors import Error
 from ..optim.interrupts import uninterrupted
 from ..optim.leaf import RowsLeaf
-from ..optim.row_optimizer import RowOptimizer
 from ..optim.staging import GradientStage
 
 _TENSOR: Any = torch.Tensor
@@ -220,7 +219,7 @@ def flat(args: Any) -> Iterator[torch.Tensor]:
 
 def _shown(optimizer: torch.optim.Optimizer) -> list[RowsParameter]:
     """The RowsParameters of an optimizer of other parameters."""
-    if isinstance(optimizer, RowOptimizer):
+    if getattr(optimizer, "of_rows", False):
         return []
     return [each for group in optimizer.param_groups for each in group["params"]
             if type(each) is RowsParameter]

@@ -11,8 +11,9 @@ from ...contract.errors import Error
 from ..features.bags import Bags
 from ..features.grouping import Request
 from ..features.layout import FeatureLayout
+from ..optim.gradients import LocatedRows
 from ..optim.leaf import in_backward
-from ..store.base import LocatedRows, PendingBackward, Store
+from ..store.base import PendingBackward, Store
 from .id_maps import IdMaps
 from .lifecycle import Lifecycle
 

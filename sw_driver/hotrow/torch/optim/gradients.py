@@ -1,6 +1,8 @@
 """Gradients of embedding rows, from backward to the optimizer's step."""
 
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,28 +11,23 @@ from ...kernels.grouping import Grouper, Groups, group_sorted
 from ...kernels.pooling import BagLayout, merge_sums, sum_gradients
 from ...kernels.updating import first_not_finite
 from ..features.grouping import Segment
+from ..memory.rows import Rows
 from ..memory.slot_memory import to_device
 from .arithmetic import sum_duplicates
 
 
-class Located(Protocol):
-    """What staging asks of LocatedRows, as the store has them."""
+@dataclass(frozen=True, eq=False)
+class LocatedRows:
+    """The rows of a segment's lookups."""
 
-    @property
-    def at(self) -> Tensor:
-        """Index of the row of each lookup."""
-
-    @property
-    def grouper(self) -> Grouper | None:
-        """Of `at`; None if the store does not train the rows in place."""
-
-    @property
-    def batch(self) -> object:
-        """A batch in flight, in whose places the store trains the rows; or None."""
-
-    @property
-    def bypassed(self) -> bool:
-        """Whether rows of the group in the batch have no slot."""
+    rows: Rows
+    at: Tensor  # int32[n] or int64[n]: index in `rows` of each lookup's row
+    lock: AbstractContextManager[Any] = field(default_factory=nullcontext)  # keeps `rows` in place
+    sums: Tensor | None = None  # float32[bags, D]: part of each bag that the card pooled
+    cold: Tensor | None = None  # bool[n]: lookups in `sums`, which find a row of zeros
+    grouper: Grouper | None = None  # of `at`; None if the store does not train `rows` in place
+    batch: object = None  # a batch in flight, in whose places the store trains the rows
+    bypassed: bool = False  # whether rows of the group in the batch have no slot
 
 
 class Staged:
@@ -133,7 +130,8 @@ class StagedGradients(Staged):
             rows, sums = union, total
         self._set_rows(rows, sums)
 
-    def add_groups(self, located: Located, segment: Segment, groups: Groups, sums: Tensor) -> None:
+    def add_groups(self, located: LocatedRows, segment: Segment, groups: Groups,
+                   sums: Tensor) -> None:
         """Stage the gradients of one backward.
 
         Parameters
@@ -190,7 +188,7 @@ class StagedGradients(Staged):
         self.places = self._grouper = None
         self._bypassed = False
 
-    def _one_place(self, located: Located) -> bool:
+    def _one_place(self, located: LocatedRows) -> bool:
         """Whether a row of this batch and of the staged ones has one place."""
         if self.places is None or located.grouper is None:
             return False

@@ -3,48 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+from weakref import finalize
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...kernels.grouping import Grouper
 from ...kernels.pooling import BagLayout, pool_bags, sum_gradients
 from ..features.grouping import Segment
-from ..memory.rows import Rows
 from ..memory.slot_memory import to_device
 from .arithmetic import pool
-from .gradients import Located, StagedBags, StagedGradients
+from .gradients import LocatedRows, StagedBags, StagedGradients
 from .leaf import Held, RowsLeaf
 
-
-class LocatedRows(Located, Protocol):
-    """What a lookup asks of LocatedRows, as the store has them."""
-
-    @property
-    def rows(self) -> Rows:
-        """Among which the rows are."""
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]:
-        """Keeps `rows` in place."""
-
-    @property
-    def sums(self) -> Tensor | None:
-        """The part of each bag that the card pooled."""
-
-    @property
-    def cold(self) -> Tensor | None:
-        """Lookups in `sums`."""
+_LEAST = 1 << 18  # elements; less the C library keeps for itself
+_KEPT = 4  # blocks that nothing refers to, at most, after a block of another size
+_STEPS = 8  # sizes between two powers of two, so that batches of similar sizes share memory
 
 
-class Scratch(Protocol):
-    """Memory for the results of the compiled passes."""
+class RecycledMemory:
+    """Tensors in memory that is used again once no tensor refers to it.
+
+    The C library returns large blocks to the system. Then each page of a batch's result is a page
+    fault, which takes longer than the result itself.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, NDArray[np.float32]] = {}  # by identity
 
     def empty(self, rows: int, columns: int) -> Tensor:
-        """float32[rows, columns], with undefined contents."""
+        """float32[rows, columns] on the host, with undefined contents."""
+        size = rows * columns
+        if size < _LEAST:
+            return torch.empty(rows, columns, dtype=torch.float32)
+        memory = self._take(size)
+        part = memory[:size]  # lives as long as a tensor refers to the memory
+        finalize(part, self._free.__setitem__, id(memory), memory).atexit = False
+        return torch.from_numpy(part).view(rows, columns)
+
+    def _take(self, size: int) -> NDArray[np.float32]:
+        for key, memory in list(self._free.items()):
+            if size <= len(memory) <= size + size // 4 and self._free.pop(key, None) is not None:
+                return memory
+        for key in list(self._free)[:-_KEPT]:  # of sizes that came last
+            self._free.pop(key, None)
+        step = 1 << max(0, size.bit_length() - _STEPS.bit_length())
+        return np.empty(-(-size // step) * step, np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +99,7 @@ class Lookup:
         Backward stages gradients if it accumulates one in one of these.
     """
 
-    def __init__(self, parts: list[LookupPart], pooled: bool, memory: Scratch) -> None:
+    def __init__(self, parts: list[LookupPart], pooled: bool, memory: RecycledMemory) -> None:
         self.parts, self.pooled, self._memory = parts, pooled, memory
         self.done, self.trains = False, True
         self.missed: list[bool] | None = None

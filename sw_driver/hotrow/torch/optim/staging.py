@@ -6,11 +6,8 @@ import threading
 import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol
-from weakref import finalize
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ...contract.errors import Error
@@ -19,17 +16,14 @@ from ..features.configs import TableGroup
 from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory
 from .finite_check import DeferredFiniteCheck, FiniteCheck
-from .gradients import StagedBags, StagedGradients
+from .gradients import LocatedRows, StagedBags, StagedGradients
 from .interrupts import raise_saying
 from .leaf import RowsLeaf
-from .lookup import LocatedRows, Lookup, LookupPart
+from .lookup import Lookup, LookupPart, RecycledMemory
 from .rules import Rule
 
 _ROW_BYTES = 8  # of the number of a row
 _UNSTEPPED = 64  # batches of a module without a step, of which the user is warned
-_LEAST = 1 << 18  # elements; less the C library keeps for itself
-_KEPT = 4  # blocks that nothing refers to, at most, after a block of another size
-_STEPS = 8  # sizes between two powers of two, so that batches of similar sizes share memory
 
 
 class RowStore(Protocol):
@@ -43,36 +37,6 @@ class RowStore(Protocol):
 
     def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
         """Update the rows of StagedBags."""
-
-
-class RecycledMemory:
-    """Tensors in memory that is used again once no tensor refers to it.
-
-    The C library returns large blocks to the system. Then each page of a batch's result is a page
-    fault, which takes longer than the result itself.
-    """
-
-    def __init__(self) -> None:
-        self._free: dict[int, NDArray[np.float32]] = {}  # by identity
-
-    def empty(self, rows: int, columns: int) -> Tensor:
-        """float32[rows, columns] on the host, with undefined contents."""
-        size = rows * columns
-        if size < _LEAST:
-            return torch.empty(rows, columns, dtype=torch.float32)
-        memory = self._take(size)
-        part = memory[:size]  # lives as long as a tensor refers to the memory
-        finalize(part, self._free.__setitem__, id(memory), memory).atexit = False
-        return torch.from_numpy(part).view(rows, columns)
-
-    def _take(self, size: int) -> NDArray[np.float32]:
-        for key, memory in list(self._free.items()):
-            if size <= len(memory) <= size + size // 4 and self._free.pop(key, None) is not None:
-                return memory
-        for key in list(self._free)[:-_KEPT]:  # of sizes that came last
-            self._free.pop(key, None)
-        step = 1 << max(0, size.bit_length() - _STEPS.bit_length())
-        return np.empty(-(-size // step) * step, np.float32)
 
 
 class GradientStage:

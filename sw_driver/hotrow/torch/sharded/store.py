@@ -14,10 +14,10 @@ from ...operands.results import RowList
 from ..features.bags import Bags
 from ..features.grouping import Grouping, Request
 from ..memory.rows import Rows
-from ..optim.gradients import StagedGradients
+from ..optim.gradients import LocatedRows, StagedGradients
 from ..optim.interrupts import raise_saying
 from ..optim.rules import Rule
-from ..store.base import LocatedRows, PendingBackward, Store
+from ..store.base import PendingBackward, Store
 from .ranks import Ranks
 from .sharding import Sharding
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from ...contract.errors import Error
 from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
+from ..optim.gradients import LocatedRows
 
 if TYPE_CHECKING:
     from ...device import Device
-    from ...kernels.grouping import Grouper
     from ...operands.results import RowList
     from ..features.bags import Bags
     from ..features.configs import TableGroup
@@ -31,20 +30,6 @@ if TYPE_CHECKING:
     from .in_flight import BatchWindow
     from .micro_batches import MicroBatches
     from .statistics import CacheStatistics
-
-
-@dataclass(frozen=True, eq=False)
-class LocatedRows:
-    """The rows of a segment's lookups."""
-
-    rows: Rows
-    at: torch.Tensor  # int32[n] or int64[n]: index in `rows` of each lookup's row
-    lock: AbstractContextManager[Any] = field(default_factory=nullcontext)  # keeps `rows` in place
-    sums: torch.Tensor | None = None  # float32[bags, D]: part of each bag that the card pooled
-    cold: torch.Tensor | None = None  # bool[n]: lookups in `sums`, which find a row of zeros
-    grouper: Grouper | None = None  # of `at`; None if the store does not train `rows` in place
-    batch: object = None  # a batch in flight, in whose places the store trains the rows
-    bypassed: bool = False  # whether rows of the group in the batch have no slot
 
 
 class Pending(Protocol):

@@ -26,11 +26,11 @@ from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
 from ..memory.slots import SlotStorage
 from ..optim.arithmetic import Stepping, updated
-from ..optim.gradients import StagedBags, StagedGradients
+from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
 from ..optim.interrupts import deferred_interrupt, deliver, raise_saying, uninterrupted
 from ..optim.rounding import row_keys
 from ..optim.rules import Rule
-from .base import LocatedRows, PendingBackward, Store
+from .base import PendingBackward, Store
 from .batch_stages import BatchStages
 from .cold_pooling import ColdPooling
 from .host_tables import HostTables, WriteRows

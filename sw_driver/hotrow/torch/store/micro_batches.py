@@ -8,7 +8,8 @@ from ...contract.errors import Error
 from ..features.bags import lookups_of
 from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory
-from .base import LocatedRows, PendingBackward
+from ..optim.gradients import LocatedRows
+from .base import PendingBackward
 from .in_flight import BatchInFlight, BatchWindow, GroupTransfer
 from .slot_map import SlotMap
 from .stages import Stages

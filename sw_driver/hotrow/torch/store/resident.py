@@ -11,10 +11,10 @@ from ..features.grouping import Request
 from ..memory.read_ahead import ReadAhead
 from ..memory.rows import Rows
 from ..optim.arithmetic import Stepping
-from ..optim.gradients import StagedGradients
+from ..optim.gradients import LocatedRows, StagedGradients
 from ..optim.rounding import row_keys
 from ..optim.rules import Rule
-from .base import LocatedRows, PendingBackward, Store
+from .base import PendingBackward, Store
 
 
 class ResidentStore(Store):

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from ...contract.errors import Error
-from .interrupts import raise_saying, uninterrupted
-from .leaf import RowsLeaf
-from .rules import OPTIMIZERS, Rule
-from .staging import GradientStage
+from ..features.layout import FeatureLayout
+from ..optim.interrupts import raise_saying, uninterrupted
+from ..optim.rules import OPTIMIZERS, Rule
+from ..optim.staging import GradientStage
+from ..store.base import Store
+from .bag_calls import BagCalls
+from .id_maps import IdMaps
+from .rows_parameter import RowsParameter
+from .saved_state import SavedState
+from .trained_batches import TrainedBatches
 
 Rate = TypeVar("Rate", bound="float | torch.Tensor")
 
@@ -21,24 +27,6 @@ Rate = TypeVar("Rate", bound="float | torch.Tensor")
 _HYPERPARAMETERS = frozenset((
     "alpha", "amsgrad", "betas", "centered", "dampening", "eps", "lambd", "lr_decay", "maximize",
     "momentum", "momentum_decay", "nesterov", "rho", "t0", "weight_decay"))
-
-
-class Steps(Protocol):
-    """What applies the staged gradients."""
-
-    def apply(self, tuned_rule: Callable[[], Rule]) -> None: ...
-
-
-class RowState(Protocol):
-    """What is saved of the rows beside their elements."""
-
-    def row_states(self) -> dict[str, torch.Tensor]: ...
-
-    def load_row_states(self, states: Mapping[str, torch.Tensor]) -> None: ...
-
-    def access_counts(self) -> torch.Tensor | None: ...
-
-    def load_access_counts(self, counts: torch.Tensor) -> None: ...
 
 
 class RowOptimizer(torch.optim.Optimizer):
@@ -53,16 +41,21 @@ class RowOptimizer(torch.optim.Optimizer):
     Parameters
     ----------
     rule : Rule
-    rows : RowsLeaf
+    rows : RowsParameter
         Of the collection.
-    staging : GradientStage
-    steps : RowSteps
-    saved : SavedState
+    layout : FeatureLayout
+        Its ranks refuse a step together.
+    store, staging, batches, calls, id_maps, saved
+        Parts of the collection.
     """
 
-    def __init__(self, rule: Rule, rows: RowsLeaf, staging: GradientStage, steps: Steps,
-                 saved: RowState) -> None:
-        self.rule, self._staging, self._applied, self._saved = copy(rule), staging, steps, saved
+    of_rows = True
+
+    def __init__(self, rule: Rule, rows: RowsParameter, layout: FeatureLayout, store: Store,
+                 staging: GradientStage, batches: TrainedBatches, calls: BagCalls,
+                 id_maps: IdMaps | None, saved: SavedState) -> None:
+        self.rule, self._layout, self._store, self._staging = copy(rule), layout, store, staging
+        self._batches, self._calls, self._id_maps, self._saved = batches, calls, id_maps, saved
         self._complete, self._of_modules = False, False
         self._without_effect = _HYPERPARAMETERS.difference(rule.tuned)
         self._shown = [rows]
@@ -73,7 +66,7 @@ class RowOptimizer(torch.optim.Optimizer):
         super().__init__(self._parameters(), {**tuned, **counted})
         self._complete = True
 
-    def show(self, rows: RowsLeaf) -> None:
+    def show(self, rows: RowsParameter) -> None:
         """Let a module's RowsParameter be among the parameters, instead of the collection's."""
         self._shown = [*self._shown, rows] if self._of_modules else [rows]
         self._of_modules = True
@@ -106,11 +99,31 @@ class RowOptimizer(torch.optim.Optimizer):
         group, steps = self.param_groups[0], self._staging.steps
         with uninterrupted():
             try:
-                self._applied.apply(self.tuned_rule)
+                self._apply()
             finally:  # what fails after the step is no reason to forget it
                 if "step" in group:
                     group["step"] += self._staging.steps - steps
         return loss
+
+    def _apply(self) -> None:
+        with self._staging.lock:
+            self._layout.agree(self._check, "nothing was applied, because of the optimizer")
+            self._calls.drop()
+            self._staging.apply(self._store, self.rule, self._batches.count - 1)
+            if self._id_maps is not None:
+                self._id_maps.trained()
+            self._store.finish()
+
+    def _check(self) -> None:
+        self._staging.check_scaled()
+        if self._staging.missed:
+            raise Error("backward reached rows that were looked up in eval(), which gathers no "
+                        "gradients of rows: call train() of the embeddings before the forward, or "
+                        "zero_grad() after a backward that is not for training")
+        if self._store.pools_cold_rows and not self.tuned_rule().plain:
+            raise Error("a card updates cold rows without weight decay: gather them "
+                        "(cold='gathered')")
+        self.tuned_rule().steps += 1
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the staged gradients."""
