@@ -71,7 +71,7 @@ _ARGUMENTS = {
     "update": [POINTER(Table), c_void_p, c_int64, Integers, c_int64, c_void_p, c_int32, c_float,
                c_float, c_int],
     "first_not_finite": [c_void_p, c_int64, c_int64],
-    "flatten_ids": [Integers, c_int64, c_int64, c_void_p, c_void_p, c_int64, *[c_void_p] * 3,
+    "flatten_ids": [Integers, c_int64, c_int64, c_void_p, c_void_p, c_int64, *[c_void_p] * 2,
                     c_int64, c_int32],
     "copy_rows": [*[c_void_p, c_int64, c_int64, Integers] * 2, c_int64, c_int64, c_int],
     "place_slots": [c_void_p, c_int64, c_int64, c_uint32, c_int32, c_int64, c_int64, c_void_p,

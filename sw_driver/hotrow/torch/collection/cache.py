@@ -18,40 +18,6 @@ from .lifecycle import Lifecycle
 WARMUP_RATIO = 0.7  # of the slots, as CachedEmbedding warms them
 
 
-def most_counted(counts: Sequence[tuple[int, NDArray[Any]]], limit: int) -> RowList:
-    """Rows with the highest counts, at least 1: RowList of at most `limit`.
-
-    On a tie the first table and the lowest row win.
-
-    Parameters
-    ----------
-    counts : sequence of (int, integers [rows])
-        Number of a table, and how often each of its rows is accessed.
-    limit : int
-    """
-    table = np.concatenate([np.full(len(each), number) for number, each in counts])
-    row = np.concatenate([np.arange(len(each)) for _, each in counts])
-    counted = np.concatenate([each for _, each in counts])
-    most = np.argsort(-counted, kind="stable")[:min(limit, np.count_nonzero(counted > 0))]
-    return RowList(table[most].astype(np.uint32), row[most].astype(np.uint32))
-
-
-def interleaved(ranked: Sequence[tuple[int, NDArray[Any]]], limit: int) -> RowList:
-    """The first row of each table, then the second of each, ...: RowList of at most `limit`.
-
-    Parameters
-    ----------
-    ranked : sequence of (int, integers [n])
-        Number of a table, and rows of it, the most accessed first.
-    limit : int
-    """
-    rank = np.concatenate([np.arange(len(rows)) for _, rows in ranked])
-    table = np.concatenate([np.full(len(rows), number) for number, rows in ranked])
-    row = np.concatenate([rows for _, rows in ranked])
-    first = np.argsort(rank, kind="stable")[:limit]
-    return RowList(table[first].astype(np.uint32), row[first].astype(np.uint32))
-
-
 class Cache:
     """The slots as a cache of the tables.
 
@@ -85,9 +51,13 @@ class Cache:
                         f"{store.slots:,}")
         self._lifecycle.finish()
         if ids_freq_mapping is not None:
-            return store.warm(most_counted(self._by_number(ids_freq_mapping), limit))
+            return store.warm(_first([(number, np.flatnonzero(counts > 0),
+                                       -counts[counts > 0].astype(np.float64))
+                                      for number, counts in self._by_number(ids_freq_mapping)],
+                                     limit))
         if rows is not None:
-            return store.warm(interleaved(self._by_number(rows), limit))
+            return store.warm(_first([(number, ranked, np.arange(len(ranked)))
+                                      for number, ranked in self._by_number(rows)], limit))
         return store.warm(store.hottest(limit, decay))
 
     def _by_number(self, arrays: Mapping[str, Any]) -> list[tuple[int, NDArray[Any]]]:
@@ -118,3 +88,20 @@ class Cache:
         if self._store.device is not None:
             table, row, count = counts.numpy().astype(np.uint32)
             self._store.device.set_counts(HotRows(table, row, count, cycles=0))
+
+
+def _first(lists: Sequence[tuple[int, NDArray[Any], NDArray[Any]]], limit: int) -> RowList:
+    """At most `limit` rows, the lowest ranks first: RowList. On a tie the first table wins, and of
+    one table the row that is listed first.
+
+    Parameters
+    ----------
+    lists : sequence of (int, integers [n], numbers [n])
+        Number of a table, rows of it, and the rank of each.
+    limit : int
+    """
+    table = np.concatenate([np.full(len(rows), number) for number, rows, _ in lists])
+    row = np.concatenate([rows for _, rows, _ in lists])
+    rank = np.concatenate([ranks for _, _, ranks in lists])
+    first = np.argsort(rank, kind="stable")[:limit]
+    return RowList(table[first].astype(np.uint32), row[first].astype(np.uint32))

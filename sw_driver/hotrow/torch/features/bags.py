@@ -175,7 +175,7 @@ class Bags:
         """
         narrow = not self.features or int(rows.max()) <= NARROW
         ids, wrong = self._flat(order, rows, torch.int32 if narrow else torch.int64)
-        if wrong >= 0 or ids is None:
+        if wrong >= 0:
             return None
         lengths = self.lengths
         if lengths.stride(0) and list(order) != list(range(self.features)):
@@ -183,7 +183,7 @@ class Bags:
         return Bags(tuple(self.tables[each] for each in order), ids, lengths)
 
     def _flat(self, order: Sequence[int], rows: torch.Tensor,
-              dtype: torch.dtype) -> tuple[torch.Tensor | None, int]:
+              dtype: torch.dtype) -> tuple[torch.Tensor, int]:
         return flatten_ids(self.ids, rows, counts=torch.tensor(self.counts, dtype=torch.int64),
                            dtype=dtype, order=order)
 
@@ -322,7 +322,7 @@ class GridBags(Bags):
         return GridBags(self.tables, self.grid[samples])
 
     def _flat(self, order: Sequence[int], rows: torch.Tensor,
-              dtype: torch.dtype) -> tuple[torch.Tensor | None, int]:
+              dtype: torch.dtype) -> tuple[torch.Tensor, int]:
         return flatten_ids(self.grid, rows, dtype=dtype, order=order)
 
 

@@ -16,8 +16,6 @@ from ..features.grouping import Request, Segment
 from ..memory.rows import Rows
 from .base import PendingBackward
 
-_NO_PLACES = torch.empty(0, dtype=torch.int32)
-
 
 @dataclass(frozen=True, eq=False)
 class ListedRows:
@@ -50,7 +48,7 @@ class GroupTransfer:
     written_back: Rows | None = None  # contents of `victims` in host memory, on their way
     read_event: Any = None  # of the slots' memory: victims were read
     insert_event: Any = None  # fills are in their slots
-    device_places: torch.Tensor = _NO_PLACES  # `places` in the memory of the slots, once inserted
+    device_places: Any = None  # `places` in the memory of the slots, once inserted
     cold: torch.Tensor | None = None  # bool[n]: lookups that the card pools
     pooling: Any = None  # Future of POOL while it runs
     sums: torch.Tensor | None = None  # float32[bags, D]: the bags' cold lookups
