@@ -142,7 +142,7 @@ class BagCalls:
                 some: Callable[[Sequence[int]], Lookup] | None) -> tuple[torch.Tensor, ...]:
         """The result of each feature, of one of these tables."""
         dims = [self._tables[table].embedding_dim for table in tables]
-        found: tuple[torch.Tensor, ...] = CalledLookup.apply(  # type: ignore[no-untyped-call]
+        found: tuple[torch.Tensor, ...] = CalledLookup.apply(
             lookup, dims, some, *[self.leaves[table] for table in tables])
         return found
 

@@ -25,7 +25,7 @@ class _Probe(torch.autograd.Function):
 
 def _transformed() -> bool:
     try:
-        _Probe.apply()  # type: ignore[no-untyped-call]
+        _Probe.apply()
     except RuntimeError:
         return True
     return False

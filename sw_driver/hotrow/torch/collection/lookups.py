@@ -82,6 +82,6 @@ class Lookups:
                     pending.add(lookup)
                 else:
                     lookup.trains, lookup.missed = False, self._staging.missed
-                results.append(PooledLookup.apply(  # type: ignore[no-untyped-call]
+                results.append(PooledLookup.apply(
                     rows if differentiates else self._no_rows, weights, lookup))
             return request, results

@@ -238,10 +238,10 @@ class ShardedCache(Cache):
             [self._contents.locate(each.name)[1] for each in self._tables])
         return places[tables]
 
-    def _mine(self, name: str, rows: NDArray[Any]) -> NDArray[np.bool_]:
+    def _mine(self, name: str, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether this rank owns each of a table's rows: bool[n]."""
-        _, local = self._contents.locate(name)
-        return (rows + local) % self._ranks.world == self._ranks.rank
+        owner: NDArray[np.int64] = (rows + self._contents.locate(name)[1]) % self._ranks.world
+        return owner == self._ranks.rank
 
 
 class AgreedFiniteCheck(FiniteCheck):

@@ -14,6 +14,7 @@ from ...operands.results import RowList
 from ..features.bags import Bags
 from ..features.grouping import Grouping, Request
 from ..memory.rows import Rows
+from ..optim.arithmetic import Stepping
 from ..optim.gradients import LocatedRows, StagedGradients
 from ..optim.interrupts import raise_saying
 from ..optim.rules import Rule
@@ -97,7 +98,7 @@ class ShardedStore(Store):
         raise Error("a row of another process is read by a lookup of all ranks: call the "
                     "collection in eval(), or table() for all rows of a table")
 
-    def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Rule,
+    def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
               finite: torch.Tensor | None = None) -> None:
         self._update([(group, *self._mean(group, flat, sums))], rule)
 
@@ -117,7 +118,8 @@ class ShardedStore(Store):
             total[torch.searchsorted(union, rows)] += part
         return union - int(self.sharding.first[group]), total / self.ranks.world
 
-    def _update(self, means: Sequence[tuple[int, torch.Tensor, torch.Tensor]], rule: Rule) -> None:
+    def _update(self, means: Sequence[tuple[int, torch.Tensor, torch.Tensor]],
+                rule: Stepping) -> None:
         """Update own rows by (group, rows, gradients) of each group.
 
         Raises

@@ -20,7 +20,7 @@ from ...traces.trace import Samples, Trace
 from ..memory.tables import EmbeddingTables
 from ..optim.rules import OPTIMIZERS
 from ..pipeline.checkpoint import Checkpoint
-from ..store.placement_policy import share_of
+from ..store.placement_policy import LookAheadPolicy, share_of
 from .check import BitCheck, StepCheck
 from .collection_trainer import CollectionTrainer
 from .dlrm import DLRM
@@ -239,7 +239,7 @@ class _Run:
 
     def _cached_figures(self) -> dict[str, Any]:
         cache = self.trainer.cache
-        assert cache is not None
+        assert cache is not None and isinstance(cache.policy, LookAheadPolicy)
         options, collection = self.options, self.trainer.collection
         figures, memory = collection.statistics, collection.memory
         return {
