@@ -55,6 +55,15 @@ assert_type(NgramIds((2, 3), heads=2, rows=100, seed=0).tables, tuple[int, ...])
 model = torch.nn.EmbeddingBag(10, 4)
 collection = convert(model)
 assert_type(collection, hotrow.torch.HotEmbeddingBagCollection)
+bags = hotrow.torch.HotEmbeddingBagCollection(
+    [config], "cpu", optimizer=hotrow.torch.RowwiseAdagrad(0.1), depth=2, seed=0)
+bags.prefetch(torch.zeros(4, 1, dtype=torch.int64))
+assert_type(bags.statistics, dict[str, int])
+assert_type(bags.gradients(), list[torch.Tensor])
+bags.optimizer.step()
+bags.learn(limit="10")  # E: arg-type
+hotrow.torch.HotEmbeddingBagCollection([config], look_behind=2)  # E: call-arg
+hotrow.torch.Adam(0.1, betas=0.9)  # E: arg-type
 with TrainPipeline([(torch.zeros(1, 1), "label")], model, lambda batch: batch[0]) as pipeline:
     for ids, label in pipeline:
         assert_type((ids, label), tuple[torch.Tensor, str])
