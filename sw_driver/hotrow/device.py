@@ -81,7 +81,7 @@ def _delegated(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[
         Concatenate[Any, P], R]:
     """A method of a device's part as a method of the device."""
     @wraps(method)
-    def call(self: Any, *arguments: P.args, **named: P.kwargs) -> R:
+    def call(self: Any, /, *arguments: P.args, **named: P.kwargs) -> R:
         return method(getattr(self, part), *arguments, **named)
 
     call.__qualname__ = f"Device.{method.__name__}"
@@ -96,7 +96,7 @@ def _forms(part: str, method: Callable[Concatenate[Any, P], Future[R]]) -> tuple
     start.__qualname__ += "_async"
 
     @wraps(method)
-    def call(self: Any, *arguments: P.args, **named: P.kwargs) -> R:
+    def call(self: Any, /, *arguments: P.args, **named: P.kwargs) -> R:
         return method(getattr(self, part), *arguments, **named).wait()
 
     call.__qualname__ = f"Device.{method.__name__}"
@@ -303,7 +303,7 @@ class Device:
         """
         self._with_card_memory(self.regions.upload)
 
-    def _with_card_memory(self, call):
+    def _with_card_memory(self, call: Callable[[], None]) -> None:
         if self.reaches_host:
             return
         with self._commands.lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from .contract.errors import Error
 from .contract.generated import QUEUES, Opcode, Status
 from .device import Device
+from .queues.futures import Completion
 
 LOOKUP, MOVE, LINK, TRAINER = "lookup queue", "move queue", "link", "trainer"
 LANES = (LOOKUP, MOVE, LINK, TRAINER)
@@ -30,9 +31,9 @@ class Slices:
         What the times are, for the top of the trace.
     """
 
-    def __init__(self, title: str, lanes=LANES):
+    def __init__(self, title: str, lanes: Iterable[str] = LANES):
         self._lanes = {name: number for number, name in enumerate(lanes, 1)}
-        self._events: list[dict] = [
+        self._events: list[dict[str, Any]] = [
             {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": title}}]
         for name, number in self._lanes.items():
             about = {"ph": "M", "pid": 1, "tid": number}
@@ -75,7 +76,7 @@ class Timeline:
         if not link_gbps > 0:
             raise Error(f"the link's rate is above 0 GB/s, not {link_gbps:g}")
         self.device, self.path, self.link_gbps = device, path, link_gbps
-        self._commands: list[tuple[str, dict]] = []
+        self._commands: list[tuple[str, dict[str, Any]]] = []
         self._steps: list[tuple[str, int, int, float, str, bool]] = []
         self._in_device = threading.local()
         self._wrapped: dict[str, Any] = {}
@@ -142,12 +143,12 @@ class Timeline:
         slices.write(path)
 
     @property
-    def _device_seconds(self):
+    def _device_seconds(self) -> float:
         """Time that this thread spent in calls of the device."""
         return getattr(self._in_device, "seconds", 0.0)
 
-    def _timed(self, call):
-        def timed(*arguments):
+    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: int | float) -> Any:
             began = time.perf_counter()
             try:
                 return call(*arguments)
@@ -155,7 +156,7 @@ class Timeline:
                 self._in_device.seconds = self._device_seconds + time.perf_counter() - began
         return timed
 
-    def _record(self, queue, completion):
+    def _record(self, queue: str, completion: Completion) -> None:
         found = {name: completion[name] for name in _COUNTS if completion[name]}
         self._commands.append((queue, {
             "opcode": Opcode(completion["opcode"]).name, "start": completion["start"],
@@ -166,13 +167,14 @@ class Timeline:
 class _Shift:
     """Seconds by which cycles are drawn later, as a step function of the cycle."""
 
-    def __init__(self):
-        self._cycles, self._seconds = [], []
+    def __init__(self) -> None:
+        self._cycles: list[int] = []
+        self._seconds: list[float] = []
 
-    def add(self, cycle, seconds):
+    def add(self, cycle: int, seconds: float) -> None:
         self._cycles.append(cycle)
         self._seconds.append(seconds)
 
-    def at(self, cycle):
+    def at(self, cycle: int) -> float:
         return next((seconds for first, seconds in zip(
             reversed(self._cycles), reversed(self._seconds), strict=True) if first <= cycle), 0.0)

@@ -9,6 +9,7 @@ from pathlib import Path
 import hotrow
 import pytest
 from hotrow.command import cli
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -104,6 +105,16 @@ def test_the_reference_shows_every_public_name(package):
     public = {name: getattr(module, name) for name in module.__all__}
     missing = [name for name, value in public.items()
                if not any(value is each for each in shown) and not isinstance(value, int)]
+    assert not missing
+
+
+def test_the_reference_shows_every_part_of_a_collection():
+    shown, collection = referenced(), HotEmbeddingBagCollection(
+        [TableConfig("a", 5, 4)], mode="resident")
+    parts = {name: type(part) for name, part in vars(collection).items() if name[0] != "_"}
+    assert {"batches", "lifecycle", "saved", "store"} <= set(parts)
+    missing = [name for name, kind in parts.items() if kind.__module__.startswith("hotrow.")
+               and not any(each in shown for each in kind.__mro__)]
     assert not missing
 
 

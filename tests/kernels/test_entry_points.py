@@ -75,7 +75,7 @@ CALLS = {
                            rule=1, lr=0.1, eps=0.1, threads=2),
     "first_not_finite": lambda: dict(rows=zeros((3, 5), np.float32), count=3, dim=5),
     "flatten_ids": lambda: dict(ids=whole(1, 0, 2), size=3, features=2, begin=ints(0, 1),
-                                counts=ints(1, 2), stride=1, rows=ints(4, 4), first=ints(0, 4),
+                                counts=ints(1, 2), stride=1, rows=ints(4, 4),
                                 flat=zeros(3), room=3, flat_wide=1),
     "copy_rows": lambda: dict(target=zeros((4, 8), np.uint8), target_rows=4, target_stride=8,
                               to=whole(3, 1, name="to"), source=zeros((5, 9), np.uint8),
@@ -113,7 +113,7 @@ CALLS = {
 }
 CODES = {"pool_forward": -1, "pool_backward": -1, "flatten_ids": -2, "locate_rows": -1,
          "count_hits": -1}  # by which a call refuses its lists
-OPTIONAL = {"lengths", "start", "to", "flatten_ids first", "flatten_ids flat"}  # may be null
+OPTIONAL = {"lengths", "start", "to"}  # may be null
 NO_SIZES = {"place_slots first", "seed"}  # neither sizes nor strides
 NO_MEMORY = {"directory", "most"}  # limits, which may be large
 # Contents that the library, or the module that calls it, computes.

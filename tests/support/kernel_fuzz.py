@@ -82,8 +82,7 @@ class Draw:
 def flatten(draw):
     features, samples = draw.size(5), draw.size(9)
     rows = draw.values(features, 1, 50)
-    first = np.cumsum(rows) - rows if draw.chance(0.7) else None
-    dtype = draw.choice((None, torch.int32, torch.int64, torch.int64))
+    dtype = draw.choice((torch.int32, torch.int64))
     if draw.chance(0.5):
         counts, given = None, draw.tensor(draw.values(features * samples, 0, 4)).reshape(-1)
         samples = len(given) // features if features else 3
@@ -93,11 +92,11 @@ def flatten(draw):
         given = draw.tensor(draw.values(draw.off(max(0, min(60, int(counts.clamp(0, 9).sum())))),
                                         0, 4))
     limits = torch.from_numpy(rows)
-    begins = None if first is None else torch.from_numpy(first)
+    order = np.argsort(draw.values(features, 0, 99)).tolist() if draw.chance(0.3) else None
 
     def call():
-        flat, wrong = ids.flatten_ids(given, limits, begins, counts, dtype)
-        return [wrong] if wrong >= 0 or flat is None else [wrong, flat]
+        flat, wrong = ids.flatten_ids(given, limits, counts, dtype, order)
+        return [wrong] if wrong >= 0 else [wrong, flat]
     return call
 
 

@@ -344,7 +344,7 @@ def failed_step(mode, spoil, here, elsewhere):
             refused(shared.optimizer.step, here, elsewhere)
         vars(shared.store.inner).pop("apply", None)
         after = {name: each.clone() for name, each in shared.state_dict().items()}
-        assert all(staged.values is None for staged in shared.staged())
+        assert all(staged.values is None for staged in shared.staging.rows)
         shared(bags).sum().backward()  # the ranks still make the same calls
         shared.optimizer.step()
     return before, after

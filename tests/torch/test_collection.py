@@ -131,7 +131,7 @@ def test_weights_per_sample(make, mode):
     worth(bag(ids, offsets[:-1], weights[1])).backward()
     torch.testing.assert_close(weights[0].grad, weights[1].grad)
     (staged,) = collection.gradients()
-    rows = collection.staged()[0].rows
+    rows = collection.staging.rows[0].rows
     torch.testing.assert_close(staged.grad, bag.weight.grad[rows])
     collection.optimizer.step()
     with pytest.raises(hotrow.Error, match="go with pooling 'sum' only"):
@@ -343,7 +343,7 @@ def test_memory_beside_the_tables(make):
     worth(collection(batch.ids)).backward()
     memory = collection.memory
     assert memory["slots"] == collection.store.slots * 32 == 128 * 32
-    rows = len(collection.staged()[0].rows)
+    rows = len(collection.staging.rows[0].rows)
     assert memory["gradients"] == rows * (32 + 8) and memory["staging"] == 0
     assert 65 < memory["metadata_bits_per_slot"] < 128
     assert make("resident").memory == {}

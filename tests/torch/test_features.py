@@ -143,7 +143,8 @@ def test_as_many_features_of_every_table_stay_dense(make):
               TableConfig("item", 500, 8, feature_names=("c", "d"))]
     collection = make("scratchpipe", tables)
     ids = torch.arange(20).reshape(5, 4)
-    batch = collection.bags(ids).device_batch(collection.store.slot_map.registered)
+    request = collection.batches.request(collection.batches.bags(ids))
+    batch = request.bags.device_batch(collection.store.slot_map.registered)
     assert batch.lengths is None and (batch.samples, batch.table_count) == (10, 2)
     names = {config.name: collection.table(config.name)[0] for config in tables}
     expected = torch.cat([names[table][ids[:, at]] for at, table in enumerate(
@@ -262,15 +263,21 @@ def test_slots_by_how_often_rows_are_accessed(make):
     counts = {"user": np.arange(300) % 7, "place": np.full(90, 6)}
     assert collection.learn(ids_freq_mapping=counts, warmup_ratio=0.5) == 128  # of 256 slots
     wanted = [("user", row) for row in range(6, 300, 7)] + [("place", row) for row in range(90)]
-    found = [(group.configs[table].name, row)
-             for storage, group in zip(collection.store.storages, collection.store.groups,
-                                       strict=True)
-             for rows in [group.tables.locate(storage.resident)]
-             for table, row in zip(rows.table, rows.row, strict=True)]
+
+    def resident(collection):
+        return sorted((group.configs[table].name, row)
+                      for storage, group in zip(collection.store.storages,
+                                                collection.store.groups, strict=True)
+                      for rows in [group.tables.locate(storage.resident)]
+                      for table, row in zip(rows.table, rows.row, strict=True))
+
+    found = resident(collection)
     assert set(found) <= set(wanted) and {("user", row) for row in range(6, 300, 7)} <= set(found)
     few = np.zeros(300, np.int64)
     few[[5, 17]] = 1
-    assert collection.learn(ids_freq_mapping={"user": few}) == 2
+    for counted in (few, few.astype(np.uint64), few / 2):
+        assert collection.learn(ids_freq_mapping={"user": counted}) == 2
+        assert resident(collection) == [("user", 5), ("user", 17)]
     with pytest.raises(hotrow.Error, match="there is no table 'shop': expected some of user, item"):
         collection.learn({"shop": [1]})
 

@@ -50,8 +50,8 @@ class Run:
         self.device.transport.close()
         for name, rows in self.resident.state_dict().items():
             assert torch.equal(self.collection.state_dict()[name], rows), name
-        for name, state in self.resident.row_states().items():
-            assert torch.equal(self.collection.row_states()[name], state), name
+        for name, state in self.resident.saved.row_states().items():
+            assert torch.equal(self.collection.saved.row_states()[name], state), name
         self.collection = None
         gc.collect()  # a closed collection has references to itself
 
@@ -80,7 +80,7 @@ class Run:
         while True:
             if self.collection is None:
                 self.open()
-            before, planted = self.collection.steps, self.fault
+            before, planted = self.collection.staging.steps, self.fault
             if planted == "device":
                 self.device._commands.submit = self.refuse
             try:
@@ -92,7 +92,7 @@ class Run:
                 self.failed[planted] += 1
                 self.collection.optimizer.zero_grad()
             self.fault = None
-            stepped = self.collection.steps > before
+            stepped = self.collection.staging.steps > before
             if stepped:
                 self.resident(ids).square().sum().backward()
                 self.resident.optimizer.step()

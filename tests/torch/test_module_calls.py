@@ -73,7 +73,7 @@ def test_a_frozen_collection_gives_weights_of_lookups_their_gradient():
     weights = torch.ones(16, requires_grad=True)
     tables(IDS[:, 0], torch.arange(17), weights).sum().backward()
     assert torch.equal(weights.grad, tables.table("a")[0][IDS[:, 0]].sum(1))
-    assert tables.staged()[0].values is None
+    assert tables.staging.rows[0].values is None
 
 
 @pytest.mark.parametrize("mode", MODES)

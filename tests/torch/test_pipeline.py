@@ -215,7 +215,7 @@ def test_stall_has_the_stages_that_training_runs_itself():
         run.collection(ids).sum().backward()
         clock.now += 5.0  # of training
         run.collection.optimizer.step()
-    count = run.collection.batches
+    count = run.collection.batches.count
     figures = run.pipeline.figures
     assert figures["stall"] == 4 * 3.0 * count
     run.end()
@@ -338,7 +338,7 @@ def test_a_pipeline_feeds_several_collections(options):
                 assert all(each.statistics["lookups"] == 16 * 8 for each in model.tables)
         for each in model.tables:
             each.flush()
-            assert each.batches == len(batches), "a batch that is skipped has its number"
+            assert each.batches.count == len(batches), "a batch that is skipped has its number"
         ends.append([each.sha256() for each in model.tables])
         model.close()
     assert ends[0] == ends[1]
@@ -418,7 +418,7 @@ def test_how_much_of_a_gather_popular_samples_hide(gather):
             hides.append(min(gather, trains * popular / len(label)) * (popular < len(label)))
             run.collection.optimizer.step()
             run.collection.optimizer.zero_grad()
-        assert run.collection.batches == len(batches)
+        assert run.collection.batches.count == len(batches)
         figures = run.pipeline.figures
         assert figures["gather_hidden"] == pytest.approx(sum(hides) / (gather * len(batches)))
         shares.append((figures["popular_fraction"], figures["gather_hidden"]))

@@ -166,7 +166,7 @@ def test_bags_that_backward_repeats(device):
 
         for ids in batches:
             if options["mode"] == "hotline":
-                tables.prefetch(tables.bags(ids))
+                tables.prefetch(tables.batches.bags(ids))
             forward(ids).backward()
             tables.optimizer.step()
             tables.optimizer.zero_grad()

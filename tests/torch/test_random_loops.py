@@ -8,7 +8,7 @@ import torch
 from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
 from hotrow.torch.features import bags as forms
-from hotrow.torch.features.inputs import keyed_bags
+from hotrow.torch.features.inputs import keyed_parts
 from hotrow.torch.store.cached import CachedStore
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -182,8 +182,8 @@ def test_loops(case):
 # Faults, each of which some case must show.
 
 def weights_always(monkeypatch):
-    monkeypatch.setattr(forms, "keyed_bags", lambda cls, tables, each, names, _: keyed_bags(
-        cls, tables, each, names, each.weighted))
+    monkeypatch.setattr(forms, "keyed_parts", lambda each, names, _: keyed_parts(
+        each, names, each.weighted))
 
 
 def one_size_for_all(monkeypatch):

@@ -6,9 +6,12 @@ import torch
 from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBag, conversion, convert
 from hotrow.torch import HotEmbeddingBagCollection as Collection
+from hotrow.torch.collection.lifecycle import Lifecycle
+from hotrow.torch.collection.lookups import Lookups
+from hotrow.torch.collection.row_optimizer import RowOptimizer
+from hotrow.torch.collection.rows_parameter import RowsParameter
 from hotrow.torch.collection.saved_state import SavedState
 from hotrow.torch.optim.gradients import StagedGradients
-from hotrow.torch.optim.row_optimizer import RowOptimizer
 from hotrow.torch.optim.staging import GradientStage
 from hotrow.torch.store.cached import CachedStore
 from hypothesis import HealthCheck, Phase, given, settings
@@ -96,9 +99,9 @@ def tied_weights_taken(monkeypatch):
 
 
 def frozen_rows_train(monkeypatch):
-    lookup = Collection.lookup
-    monkeypatch.setattr(Collection, "lookup", lambda self, bags, training=None, rows=None: lookup(
-        self, bags, training))
+    lookup = Lookups.by_feature
+    monkeypatch.setattr(Lookups, "by_feature", lambda self, bags, training, rows: lookup(
+        self, bags, training, RowsParameter.of(rows.stage)))
 
 
 def results_in_fp32(monkeypatch):
@@ -132,7 +135,7 @@ def padding_looked_up(monkeypatch):
 
 
 def writes_unnoticed(monkeypatch):
-    monkeypatch.setattr(Collection, "_adopt_writes", lambda self: None)
+    monkeypatch.setattr(Lifecycle, "adopt_writes", lambda self: None)
 
 
 def zero_grad_keeps_rows(monkeypatch):
@@ -140,9 +143,9 @@ def zero_grad_keeps_rows(monkeypatch):
 
 
 def eval_trains_nothing(monkeypatch):
-    apply = Collection.apply_gradients
-    monkeypatch.setattr(Collection, "apply_gradients", lambda self: (
-        self._gradients.missed.clear(), apply(self)))
+    apply = RowOptimizer._apply
+    monkeypatch.setattr(RowOptimizer, "_apply", lambda self: (
+        self._staging.missed.clear(), apply(self)))
 
 
 def weights_of_lookups_ignored(monkeypatch):
@@ -160,7 +163,7 @@ def rate_not_loaded(monkeypatch):
 
 
 def saved_before_flush(monkeypatch):
-    monkeypatch.setattr(Collection, "flush", lambda self: None)
+    monkeypatch.setattr(Lifecycle, "flush", lambda self: None)
 
 
 def copies_share_rows(monkeypatch):

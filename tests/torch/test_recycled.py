@@ -1,7 +1,7 @@
 """Memory of large results is used again once nothing refers to it."""
 
 import torch
-from hotrow.torch.optim.staging import RecycledMemory
+from hotrow.torch.optim.lookup import RecycledMemory
 
 ROWS, COLUMNS = 1 << 10, 1 << 9
 

@@ -12,6 +12,7 @@ import torch
 from hotrow.contract.errors import DeviceError
 from hotrow.torch import HotEmbeddingBagCollection as Collection
 from hotrow.torch import TableConfig
+from hotrow.torch.collection.row_optimizer import RowOptimizer
 from hotrow.torch.collection.trained_batches import TrainedBatches
 from hotrow.torch.memory.rows import Rows
 from hotrow.torch.memory.slots import SlotStorage
@@ -163,7 +164,7 @@ CALLS = [
     (leaf.Held, "__init__"), (leaf.Held, "__call__"), (lookup.Lookup, "hold"),
     (lookup.Lookup, "pool"), (lookup.Lookup, "stage"), (GradientStage, "mark"),
     (GradientStage, "clear"), (StagedGradients, "add_groups"), (FiniteCheck, "check"),
-    (Collection, "apply_gradients"), (TrainedBatches, "take")]
+    (RowOptimizer, "_apply"), (TrainedBatches, "take")]
 CALLS_OF_SLOTS = [
     (cached.CachedStore, "take"), (cached.CachedStore, "finish"), (SlotStorage, "mark_trained"),
     (HostTables, "staging"), (HostTables, "fetch"), (HostTables, "write_after"),
@@ -226,11 +227,11 @@ def go_on(collection, stop):
             collection.optimizer.step()
         except (Exception, KeyboardInterrupt) as error:
             said.append(str(error))
-            begun = collection.steps
+            begun = collection.staging.steps
             if stop or len(said) > 1:
                 break
             collection.optimizer.zero_grad()
-        begun = collection.steps
+        begun = collection.staging.steps
     return begun, " ".join(said)
 
 
@@ -277,7 +278,7 @@ def test_what_fails_between_steps_loses_nothing(monkeypatch, owner, name, call):
             collection = Collection(TABLES, device, "scratchpipe", "adagrad", 0.1, seed=2,
                                     workers=0)
             steps, _ = go_on(collection, True)
-            collection.finish()
+            collection.lifecycle.finish()
             at_call(patched, owner, name, 0, after, act)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

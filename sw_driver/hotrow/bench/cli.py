@@ -1,12 +1,17 @@
 """`hotrow bench`: rates of the accelerator, in cycles that the card counts."""
 
 import sys
+from argparse import Namespace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any, NoReturn
 
+from ..command.cli import Subparsers
 from ..command.limits import check_batch
+from ..command.terminal import Steps
 from ..contract.errors import Error
 from ..contract.extras import advice
+from ..traces import Trace
 from . import options as shared
 
 GROUP = "hotrow.benches"  # entry points of the benchmarks of other packages
@@ -22,7 +27,7 @@ SCRIPTS = {name: f"benchmarks.commands:{name}" for name in (
         "policies": "benchmarks.policies.cli:policies"}
 
 
-def bench(subparsers):
+def bench(subparsers: Subparsers) -> None:
     """Add `hotrow bench`."""
     parser = subparsers.add_parser(
         "bench", help="rates of the accelerator, in cycles that the card counts",
@@ -56,9 +61,9 @@ def bench(subparsers):
             _refuse(names, name, advice(missing))
 
 
-def _refuse(names, name, reason):
+def _refuse(names: Subparsers, name: str, reason: str) -> None:
     """Add a benchmark that ends with an error, whatever its options."""
-    def run(options):
+    def run(options: Namespace) -> NoReturn:
         raise Error(reason)
 
     parser = names.add_parser(name, help=reason, prefix_chars="\0", add_help=False)
@@ -66,7 +71,7 @@ def _refuse(names, name, reason):
     parser.set_defaults(run=run)
 
 
-def run(options) -> int:
+def run(options: Namespace) -> int:
     """Measure, then print tables or one JSON object.
 
     Returns
@@ -95,16 +100,16 @@ def run(options) -> int:
     return 0 if figures.get("agrees", True) else 1
 
 
-def _label(options):
+def _label(options: Namespace) -> str:
     """What the figures are, in words."""
     if "remark" in options:
-        return options.remark
+        return str(options.remark)
     return {"sim": "cycles of the Verilated hardware",
             "cpu": "time of this machine's cores"}.get(
         options.transport, "cycles by formula, not of the hardware")
 
 
-def _measure(options, trace, steps):
+def _measure(options: Namespace, trace: Trace, steps: Steps) -> dict[str, Any]:
     """Observe or split the batches of a trace."""
     from . import lookups
 

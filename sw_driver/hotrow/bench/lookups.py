@@ -1,18 +1,23 @@
 """Rates at which a card counts and splits batches, by its cycle counter."""
 
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..contract.errors import Error
 from ..device import Device
 from ..memory.buffer import empty
 from ..operands.batch import Batch
-from ..operands.results import RowList
-from ..traces import Trace
+from ..operands.results import Observation, RowList, Split
+from ..queues.futures import Future
+from ..traces import Samples, Trace
 
 IN_FLIGHT = 8  # commands in the ring, so that the card does not wait for the host
+R = TypeVar("R")
 LEARNING_SHARE = 0.05  # of the batches, at least one, from which hot rows are learned
 ROW_BYTES = 16  # the shortest row: lookups do not read rows
 
@@ -35,14 +40,14 @@ class Workload:
     samples : int
     """
 
-    tables: list
-    memory: np.ndarray
-    batches: list
+    tables: list[NDArray[np.float32]]
+    memory: NDArray[np.uint8]
+    batches: list[Batch]
     lookups: int
     input_bytes: int
     samples: int
 
-    def register(self, device: Device):
+    def register(self, device: Device) -> None:
         """Register the tables and the batches with a device without tables.
 
         Raises
@@ -59,7 +64,7 @@ class Workload:
         device.check_ids = False  # the card checks them
 
 
-def batch_count(trace: Trace, batch_size, lookups) -> int:
+def batch_count(trace: Trace, batch_size: int, lookups: int) -> int:
     """Number of batches of a trace with at least `lookups` lookups; all if there are fewer.
 
     Raises
@@ -80,7 +85,7 @@ def batch_count(trace: Trace, batch_size, lookups) -> int:
     return count
 
 
-def load(trace: Trace, taken, row_bytes=ROW_BYTES) -> Workload:
+def load(trace: Trace, taken: Sequence[Samples], row_bytes: int = ROW_BYTES) -> Workload:
     """Tables of a trace, and some samples as one batch each.
 
     Parameters
@@ -96,7 +101,7 @@ def load(trace: Trace, taken, row_bytes=ROW_BYTES) -> Workload:
     memory = empty(sum(-array.nbytes % 64 + array.nbytes for array in arrays), np.uint8)
     at = 0
 
-    def placed(array):
+    def placed(array: NDArray[Any]) -> NDArray[Any]:
         nonlocal at
         there = memory[at:at + array.nbytes].view(array.dtype).reshape(array.shape)
         there[...] = array
@@ -113,20 +118,21 @@ def load(trace: Trace, taken, row_bytes=ROW_BYTES) -> Workload:
                     sum(samples.nbytes for samples in taken), sum(map(len, taken)))
 
 
-def load_some(trace: Trace, batch_size, lookups, row_bytes=ROW_BYTES) -> Workload:
+def load_some(trace: Trace, batch_size: int, lookups: int, row_bytes: int = ROW_BYTES) -> Workload:
     """The first batches of a trace, with at least `lookups` lookups if there are so many."""
     count = batch_count(trace, batch_size, lookups)
     return load(trace, [trace.batch(number, batch_size) for number in range(count)], row_bytes)
 
 
-def observe(device: Device, workload: Workload, advance, threads=None) -> dict:
+def observe(device: Device, workload: Workload, advance: Callable[[], None],
+            threads: int | None = None) -> dict[str, Any]:
     """Count every batch once; call `advance()` as each completes. `threads`: of a card that is this
     machine's cores."""
     results = run(device.observe_async, workload.batches, advance)
     return _figures(device, workload, results, 0, threads)
 
 
-def learn(device: Device, workload: Workload, slots=None) -> RowList:
+def learn(device: Device, workload: Workload, slots: int | None = None) -> RowList:
     """Give slots to the hottest rows of the first batches; return the rows with a slot.
 
     Parameters
@@ -142,7 +148,8 @@ def learn(device: Device, workload: Workload, slots=None) -> RowList:
     return RowList(hot.table[kept], hot.row[kept])
 
 
-def split(device: Device, workload: Workload, hot: RowList, advance, threads=None) -> dict:
+def split(device: Device, workload: Workload, hot: RowList, advance: Callable[[], None],
+          threads: int | None = None) -> dict[str, Any]:
     """Split every batch once; `hot` are the rows with slots. `threads` as for `observe`."""
     results = run(device.split_async, workload.batches, advance)
     misses = sum(len(result.misses) for result in results)
@@ -153,9 +160,10 @@ def split(device: Device, workload: Workload, hot: RowList, advance, threads=Non
         "popular_fraction": popular / workload.samples}
 
 
-def run(submit, batches, advance):
+def run(submit: Callable[[Batch], Future[R]], batches: Iterable[Batch],
+        advance: Callable[[], None]) -> list[R]:
     """Results of one command per batch, with several commands in flight."""
-    waiting: deque = deque()
+    waiting: deque[Future[R]] = deque()
     results = []
     for batch in batches:
         waiting.append(submit(batch))
@@ -168,23 +176,24 @@ def run(submit, batches, advance):
     return results
 
 
-def span(results) -> int:
+def span(results: Sequence[Observation] | Sequence[Split]) -> int:
     """Cycles from the start of the first command to the end of the last."""
     return results[-1].end - (results[0].end - results[0].cycles)
 
 
-def engine_seconds(device: Device, results) -> list[float]:
+def engine_seconds(device: Device, results: Sequence[Observation] | Sequence[Split]) -> list[float]:
     """Seconds that each command took on a card that is this machine's cores."""
     return [each.cycles / (device.geometry.clock_mhz * 1e6) for each in results]
 
 
-def engine_rate(lookups, seconds, threads) -> dict:
+def engine_rate(lookups: int, seconds: float, threads: int) -> dict[str, Any]:
     """Lookups per second, and per second and thread."""
     return {"threads": threads, "seconds": seconds, "lookups_per_s": lookups / seconds,
             "lookups_per_s_core": lookups / seconds / threads}
 
 
-def _figures(device, workload, results, bytes_written, threads):
+def _figures(device: Device, workload: Workload, results: Sequence[Observation] | Sequence[Split],
+             bytes_written: int, threads: int | None) -> dict[str, Any]:
     figures = {"batches": len(results), "lookups": workload.lookups,
                "bytes_written": bytes_written, "hits": sum(result.hits for result in results)}
     if threads:

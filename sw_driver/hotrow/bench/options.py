@@ -1,10 +1,15 @@
 """Options that benchmarks share, and the traces and devices that they name."""
 
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
 from .. import open as open_device
 from ..command import options as shared
 from ..command.options import add_json, natural, positive
 from ..contract.errors import Error
-from ..traces import open_trace
+from ..contract.geometry import Preset
+from ..device import Device
+from ..traces import Trace, open_trace
 
 # Memories of `sim`, with their default latency in cycles.
 MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20, "litedram": 20}
@@ -12,7 +17,8 @@ ROW_MEMORIES = ("litedram",)  # for the row ports only
 _TIMEOUT = 3600.0  # seconds per command: simulation is slow, and the figures are cycles
 
 
-def add_trace(parser, lookups, rows=2**20, total_rows=None, labelled=False):
+def add_trace(parser: ArgumentParser, lookups: int, rows: int = 2**20,
+              total_rows: int | None = None, labelled: bool = False) -> None:
     """Add the options of the batches.
 
     Parameters
@@ -39,7 +45,7 @@ def add_trace(parser, lookups, rows=2**20, total_rows=None, labelled=False):
     parser.set_defaults(total_rows=total_rows)
 
 
-def add_device(parser, moves=False):
+def add_device(parser: ArgumentParser, moves: bool = False) -> None:
     """Add the options of the card; with `moves` those of a benchmark of the row ports."""
     memories = {name: cycles for name, cycles in MEMORIES.items()
                 if moves or name not in ROW_MEMORIES}
@@ -55,24 +61,24 @@ def add_device(parser, moves=False):
                         + ", ".join(f"{cycles} ({name})" for name, cycles in memories.items()))
 
 
-def add_engine_threads(parser):
+def add_engine_threads(parser: ArgumentParser) -> None:
     """Add the threads of a card that is this machine's cores."""
     parser.add_argument("--threads", type=positive, default=1, help="of transport cpu; default 1")
 
 
-def add_hot_rows(parser):
+def add_hot_rows(parser: ArgumentParser) -> None:
     parser.add_argument("--hot-rows", type=positive,
                         help="rows with a slot, at most; default one per slot of the card")
 
 
-def trace_of(options):
+def trace_of(options: Namespace) -> Trace:
     """The trace that the options name."""
     rows = options.rows or max(1, options.total_rows // options.tables)
     return open_trace(options.trace, seed=options.seed, tables=options.tables, table_rows=rows,
                       **shared.columns_of(options))
 
 
-def device_of(options, config=None, **more):
+def device_of(options: Namespace, config: Preset | None = None, **more: Any) -> Device:
     """Open the card that the options name, or a variant; `more` goes to its transport."""
     if options.transport == "cpu" and getattr(options, "threads", None):
         more["threads"] = options.threads
@@ -84,17 +90,17 @@ def device_of(options, config=None, **more):
     return open_device(options.transport, config or options.preset, **more)
 
 
-def engine_threads(options) -> int | None:
+def engine_threads(options: Namespace) -> int | None:
     """Threads of the card in software that the options name; None if they name another card."""
     return options.threads if options.transport == "cpu" else None
 
 
-def memory_of(options) -> dict:
+def memory_of(options: Namespace) -> dict[str, Any]:
     """Arguments of the transport for the simulated memory that the options name."""
     return {"memory": options.memory, "latency": options.latency or MEMORIES[options.memory]}
 
 
-def named(options) -> dict:
+def named(options: Namespace) -> dict[str, Any]:
     """Options that a result repeats."""
     repeated = ("preset", "trace", "transport", "batch", "seed")
     memory = memory_of(options) if options.transport == "sim" else {}

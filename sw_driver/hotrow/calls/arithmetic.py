@@ -180,7 +180,7 @@ class Arithmetic:
             return None
         return {"gradients": address, "stride": stride}
 
-    def _stage_gradients(self, gradients, table, held):
+    def _stage_gradients(self, gradients: NDArray[Any], table: Table, held: Held) -> dict[str, int]:
         """Operands that name a copy of gradients, padded like the rows."""
         count, dim = gradients.shape
         stride = table.row_bytes // table.dtype.itemsize * gradients.itemsize
@@ -190,7 +190,7 @@ class Arithmetic:
         padded[:, dim:] = 0
         return {"gradients": lease.address, "stride": stride}
 
-    def _check(self, opcode):
+    def _check(self, opcode: Opcode) -> None:
         if not self._commands.geometry.arithmetic:
             raise DeviceError(
                 f"this card has no arithmetic, which {opcode.name} needs: gather the rows and "
@@ -203,7 +203,7 @@ def _choice(name: str, known: Mapping[str, F], what: str) -> F:
     return known[name]
 
 
-def _float_bits(value, what):
+def _float_bits(value: float, what: str) -> int:
     """The bits of a number as float32."""
     with np.errstate(over="ignore"):
         number = np.float32(value)
@@ -221,7 +221,7 @@ def _check_updatable(tables: Sequence[Table], with_state: bool) -> None:
                                         f"a read-only array")
         if not with_state or not table.state_bytes:
             continue
-        if (table.state_bytes, table.state_dtype) != (ADAGRAD_STATE_BYTES, np.float32):
+        if (table.state_bytes, table.state_dtype) != (ADAGRAD_STATE_BYTES, np.dtype(np.float32)):
             raise RegistrationError(
                 f"row-wise Adagrad keeps one float32 per row: {table!r} has state of "
                 f"{table.state_dtype}, {table.state_bytes} bytes a row")
@@ -232,7 +232,7 @@ def _check_updatable(tables: Sequence[Table], with_state: bool) -> None:
                 f"a multiple of {ROW_ALIGNMENT} bytes")
 
 
-def _gradients(value, table, largest_row):
+def _gradients(value: Buffer | Array, table: Table, largest_row: int) -> NDArray[Any]:
     """The array of gradients, checked against their table."""
     array = array_of(value, "gradients", writable=False)
     if array.ndim != 2 or array.shape[1] != table.dim or array.dtype not in (

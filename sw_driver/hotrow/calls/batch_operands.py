@@ -58,7 +58,7 @@ class StagedBatch:
         self._counted.add(number)
         return first
 
-    def _end_use(self, held):
+    def _end_use(self, held: Held) -> None:
         self._users.discard(held)
         if self._released and not self._users:
             self._held.release()

@@ -64,7 +64,7 @@ class Events:
             self._commands.registers.write("EVENT_SELECT", operands["event"])
             self._commands.registers.write("EVENT_VALUE", operands["value"])
 
-    def _event(self, event, value):
+    def _event(self, event: int, value: int) -> dict[str, int]:
         event, value = whole(event, "event"), whole(value, "value")
         if not 0 <= event < self._commands.geometry.events:
             raise BatchError(f"event must be 0 to {self._commands.geometry.events - 1} on this "

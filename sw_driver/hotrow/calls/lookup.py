@@ -306,14 +306,14 @@ class Lookup:
                 "source": commands.staging.stage_rows(rows, held), "slots": slots.address,
                 "count": len(rows), "flags": flags}, finish, held)
 
-    def _check_slots(self, count, what):
+    def _check_slots(self, count: int, what: str) -> None:
         slots = self._commands.geometry.slots
         if not 1 <= count <= slots:
             raise BatchError(f"{what} = {count} must be 1 to {slots}, the slots of this card's "
                              f"directory")
 
 
-def _word(value, what):
+def _word(value: int, what: str) -> int:
     """`value`, if an operand of 32 bits holds it."""
     value = whole(value, what)
     if not 0 <= value <= NO_SLOT:

@@ -144,7 +144,8 @@ class Mover:
         return {"targets": self._commands.staging.stage(places.astype(np.uint32), held),
                 "flags": GatherFlag.LISTED}
 
-    def _in_place(self, table, target, state, places, held):
+    def _in_place(self, table: Table, target: NDArray[Any], state: NDArray[Any] | None,
+                  places: Integers | None, held: Held) -> dict[str, int]:
         """Operands of a GATHER that writes to the caller's arrays."""
         regions = self._commands.regions
         operands = self._targets(places, held) | {
@@ -174,7 +175,8 @@ class Mover:
             operands[name] = address
         return operands
 
-    def _stage_slots(self, table, arrays, places, count, held):
+    def _stage_slots(self, table: Table, arrays: dict[str, NDArray[Any]], places: Integers | None,
+                     count: int, held: Held) -> dict[str, int]:
         """Operands that name copies of the slots, in the order of the list."""
         staging = self._commands.staging
         chosen = slice(count) if places is None else places
@@ -183,10 +185,10 @@ class Mover:
         padded[:, :table.dim] = arrays["values"][chosen].reshape(count, table.dim)
         padded[:, table.dim:] = 0
         operands = {"rows": lease.address, "stride": table.row_bytes}
-        if "state" in arrays:
+        if (state := arrays.get("state")) is not None:
             lease = staging.lease(count * table.state_bytes, held)
-            packed = lease.rows(table.state_dtype, count, table.state_bytes)
-            packed[:] = arrays["state"][chosen].reshape(count, -1)
+            packed = lease.rows(state.dtype, count, table.state_bytes)
+            packed[:] = state[chosen].reshape(count, -1)
             operands["state_rows"] = lease.address
         return operands
 

@@ -19,9 +19,11 @@ from ..contract.generated import (
 )
 from ..operands.integers import numbered, whole
 from ..operands.results import Observation, PlacedRows, Plan, Words
+from ..operands.staging import Lease
+from ..operands.tables import TableSet
 from ..queues.commands import Commands, cycles_of
 from ..queues.futures import Completion, Future
-from .batch_operands import BatchLike, BatchOperands
+from .batch_operands import BatchLike, BatchOperands, StagedBatch
 
 _WORD = 0xFFFF_FFFF
 _PLANNED = (Status.OK, Status.ROW_OUT_OF_RANGE)  # the lists are valid
@@ -222,7 +224,7 @@ class Planner:
             raise DeviceError(f"this card has no planner, which {what} needs: split the batch, or "
                               f"use a card built with planner=True")
 
-    def _check_number(self, number, marked=False):
+    def _check_number(self, number: int | None, marked: bool = False) -> int:
         """The batch's number, by default the next one, if the card will accept it."""
         first = self.numbers.next
         number = first if number is None else whole(number, "number")
@@ -257,7 +259,8 @@ def observation(completion: Completion) -> Observation:
                        completion["misses"], cycles_of(completion), completion["end"])
 
 
-def _read_plan(completion, number, staged, lists, room, first_bypassed):
+def _read_plan(completion: Completion, number: int, staged: StagedBatch, lists: Lease, room: int,
+               first_bypassed: int) -> Plan:
     """The lists of a plan, with each bypassed row once."""
     slots, entries = lists.written("<u4", staged.batch.lookups).copy(), completion["entries"]
     fills = _placed(lists, room, "fill", entries, staged.tables)
@@ -271,7 +274,7 @@ def _read_plan(completion, number, staged, lists, room, first_bypassed):
                 completion["end"])
 
 
-def _placed(lists, room, what, count, tables):
+def _placed(lists: Lease, room: int, what: str, count: int, tables: TableSet | None) -> PlacedRows:
     """Copies of the rows in a list and of their slots: PlacedRows."""
     first, at = _LISTS[f"{what}_slots"] * room, _LISTS[f"{what}s"] * room
     entries = lists.written("<u4", 2 * count, at).copy()

@@ -66,7 +66,7 @@ class Spans:
             # NumPy would take None for NaN, and the real part of a complex number.
             (complex if array.dtype.kind == "c" else float)(value)
             with np.errstate(over="raise"):  # a tensor may be of bfloat16
-                one = (buffer.new_full((1,), value) if is_tensor(buffer)  # type: ignore[union-attr]
+                one = (buffer.new_full((1,), value) if is_tensor(buffer)
                        else np.full(1, value, array.dtype))
         except (TypeError, ValueError, ArithmeticError, RuntimeError) as refusal:
             raise BatchError(f"value must be a number that {array.dtype} holds, not {value!r}: "

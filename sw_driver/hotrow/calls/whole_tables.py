@@ -7,7 +7,7 @@ Source: Hotline and FAE rank hot rows over all tables and include small tables w
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..operands.results import HotRows
 
@@ -61,13 +61,15 @@ def with_whole_tables(hot: HotRows, k: int, rows: ArrayLike, lookups: ArrayLike)
         cycles=hot.cycles)
 
 
-def _kept(hot, k, whole, rows):
+def _kept(hot: HotRows, k: int, whole: NDArray[np.bool_],
+          rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which hot rows stay: every row of a `whole` table, and the first others that fit."""
     of_whole = whole[hot.table]
-    return of_whole | (np.cumsum(~of_whole) <= k - rows[whole].sum())
+    return of_whole | (np.cumsum(~of_whole) <= k - int(rows[whole].sum()))
 
 
-def _popularity(hot, k, whole, rows, lookups):
+def _popularity(hot: HotRows, k: int, whole: NDArray[np.bool_], rows: NDArray[np.int64],
+                lookups: NDArray[np.float64]) -> float:
     """Logarithm of the probability that a sample is popular, times a constant."""
     kept = _kept(hot, k, whole, rows)
     hits = np.bincount(hot.table[kept], hot.count[kept], len(rows))

@@ -4,9 +4,11 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Iterable
 from difflib import get_close_matches
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from itertools import takewhile
+from typing import Any, NoReturn, TypeAlias
 
 from .. import __version__
 from ..contract.errors import Error
@@ -20,7 +22,7 @@ TRACEBACK = "HOTROW_TRACEBACK"  # environment variable: show errors with their t
 class Help(argparse.HelpFormatter):
     """Shows the default of every option."""
 
-    def _get_help_string(self, action):
+    def _get_help_string(self, action: argparse.Action) -> str:
         text, default = action.help or "", action.default
         if (not action.option_strings or isinstance(default, bool) or "default" in text
                 or default in (None, (), argparse.SUPPRESS)):
@@ -33,22 +35,25 @@ class Help(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line and whose help shows defaults."""
 
-    def __init__(self, *arguments, **named):
+    def __init__(self, *arguments: Any, **named: Any):
         super().__init__(*arguments, **{"formatter_class": Help} | named)
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         close = wrong and get_close_matches(wrong[1], re.findall(r"'(.*?)'", wrong[2]), 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         self.exit(USER_ERROR, f"hotrow: error: {message}{hint} (see {self.prog} --help)\n")
 
 
-def commands() -> dict:
+Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # to which a command adds its own
+
+
+def commands() -> dict[str, EntryPoint]:
     """The entry point of every subcommand that is installed, by name."""
     return {entry.name: entry for entry in sorted(entry_points(group=GROUP))}
 
 
-def main(arguments=None) -> int:
+def main(arguments: Iterable[str] | None = None) -> int:
     """Run one command line; return the exit code.
 
     0 for success, 1 if a check of the command failed, 2 for an error of the user or too little
@@ -73,7 +78,7 @@ def main(arguments=None) -> int:
         return _complain(error)
 
 
-def _run(arguments) -> int:
+def _run(arguments: list[str]) -> int:
     found = commands()
     parser = Parser(prog="hotrow", description="Open FPGA accelerator for training recommendation "
                     "models: simulate it, train with it, generate its Verilog.")
@@ -106,12 +111,12 @@ def _run(arguments) -> int:
     return options.run(options) or 0
 
 
-def _lacks_memory(error):
+def _lacks_memory(error: object) -> bool:
     """Whether an allocation failed; PyTorch has no exception of its own for that."""
     return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
 
 
-def _complain(error) -> int:
+def _complain(error: object) -> int:
     text = advice(error) if isinstance(error, ModuleNotFoundError) else str(error)
     if _lacks_memory(error):
         text = (f"not enough memory ({text}): a table has a row for every id up to the largest of "

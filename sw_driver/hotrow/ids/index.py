@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from ctypes import POINTER, Structure, byref, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    CDLL,
+    POINTER,
+    Structure,
+    byref,
+    c_int,
+    c_int32,
+    c_int64,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +157,7 @@ class Index:
 class CompiledIndex(Index):
     """The same rows in the same order, by the compiled library."""
 
-    def __init__(self, rows: int, seed: int, native):
+    def __init__(self, rows: int, seed: int, native: CDLL):
         self._calls = native
         super().__init__(rows, seed)
 
@@ -154,16 +165,17 @@ class CompiledIndex(Index):
         rows = len(self.state)
         self._index = np.zeros(rows + rows // 2 + 8, ENTRY)
         with self._map() as native:
-            return self._calls.id_map_rebuild(byref(native))
+            return int(self._calls.id_map_rebuild(byref(native)))
 
-    def find(self, ids, batch, threads):
+    def find(self, ids: NDArray[np.uint64], batch: int, threads: int | None) -> NDArray[np.int64]:
         rows = np.empty(len(ids), np.int64)
         with self._map() as native:
             self._calls.id_map_find(byref(native), ids.ctypes.data, len(ids), batch,
                                     rows.ctypes.data, threads or threads_for(len(ids) * _PER_ID))
         return rows
 
-    def add(self, ids, counts, batch):
+    def add(self, ids: NDArray[np.uint64], counts: NDArray[np.uint32],
+            batch: int) -> NDArray[np.int64]:
         ids, rows = np.ascontiguousarray(ids), np.empty(len(ids), np.int64)
         counts = np.ascontiguousarray(counts, np.uint32)
         with self._map() as native:
@@ -174,7 +186,8 @@ class CompiledIndex(Index):
                         f"ids without rows, each once")
         return rows[:given]
 
-    def expire(self, done, before, below, by_count, most):
+    def expire(self, done: int, before: int, below: int, by_count: bool,
+               most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         most = min(most, self.used)
         rows, ids = np.empty(most, np.int64), np.empty(most, np.uint64)
         with self._map() as native:
@@ -182,30 +195,31 @@ class CompiledIndex(Index):
                                               rows.ctypes.data, ids.ctypes.data)
         return ids[:freed], rows[:freed]
 
-    def count(self, sketch, ids, counts):
+    def count(self, sketch: NDArray[np.uint16], ids: NDArray[np.uint64],
+              counts: NDArray[np.uint32]) -> NDArray[np.uint32]:
         ids, estimates = np.ascontiguousarray(ids), np.empty(len(ids), np.uint32)
         counts = np.ascontiguousarray(counts, np.uint32)
         self._calls.id_map_count(sketch.ctypes.data, sketch.shape[1], self.seed, ids.ctypes.data,
                                  counts.ctypes.data, len(ids), estimates.ctypes.data)
         return estimates
 
-    def _map(self):
+    def _map(self) -> _Call:
         return _Call(self)
 
 
 class _Call:
     """The index as the library's structure during a call."""
 
-    def __init__(self, index):
+    def __init__(self, index: CompiledIndex):
         self._index = index
 
-    def __enter__(self):
+    def __enter__(self) -> _Map:
         index = self._index
         self._native = _Map(index.state.ctypes.data, index._index.ctypes.data,
                             index.free.ctypes.data, len(index.state), len(index._index),
                             index.free_count, index.fresh, index.used, index.seed)
         return self._native
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         index, native = self._index, self._native
         index.free_count, index.fresh, index.used = (native.free_count, native.fresh, native.used)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +44,9 @@ class EventLog:
 
     def __init__(self) -> None:
         self.first = 0
-        self._parts: list[NDArray] = []
+        self._parts: list[NDArray[np.void]] = []
 
-    def append(self, batch: int, kind: int | NDArray, ids: NDArray[np.uint64],
+    def append(self, batch: int, kind: int | NDArray[np.integer[Any]], ids: NDArray[np.uint64],
                rows: NDArray[np.int64]) -> None:
         """Add the events of a batch."""
         if len(ids):
@@ -53,7 +54,7 @@ class EventLog:
             part["batch"], part["kind"], part["id"], part["row"] = batch, kind, ids, rows
             self._parts.append(part)
 
-    def events(self, since: int = 0) -> NDArray:
+    def events(self, since: int = 0) -> NDArray[np.void]:
         """Events after batch `since`: EVENT[n].
 
         Raises
@@ -78,7 +79,7 @@ class EventLog:
             np.save(file, self.events(self.first), allow_pickle=False)
 
     @staticmethod
-    def replay(events: NDArray) -> dict[int, int]:
+    def replay(events: NDArray[np.void]) -> dict[int, int]:
         """Row of each id after the events EVENT[n] of a whole log.
 
         Raises

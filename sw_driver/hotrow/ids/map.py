@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import BatchError, Error
 from ..operands.integers import numbered
@@ -111,13 +113,13 @@ class IdMap:
         """Ids that have a row."""
         return self._index.used
 
-    def find(self, ids) -> NDArray[np.int64]:
+    def find(self, ids: Any) -> NDArray[np.int64]:
         """Rows of ids, 0 without one; counts nothing and admits none: for evaluation."""
         keys = _keys(ids)
         with self._lock:
             return self._index.find(keys.reshape(-1), 0, self.threads).reshape(keys.shape)
 
-    def plan(self, ids) -> MappedBatch:
+    def plan(self, ids: Any) -> MappedBatch:
         """Rows of the next batch; its rows are in flight until `done` gets its number.
 
         Parameters
@@ -183,7 +185,7 @@ class IdMap:
         with self._lock:
             return self._items(0)
 
-    def counts(self, rows) -> NDArray[np.int64]:
+    def counts(self, rows: ArrayLike) -> NDArray[np.int64]:
         """Lookups of some rows since their ids got them, halved by sweeps; at most 2^31."""
         return np.minimum(self._index.state["count"][np.asarray(rows, np.int64)].astype(np.int64),
                           MOST_COUNT)
@@ -207,7 +209,7 @@ class IdMap:
             ids, rows = self._items(since)
             return Changes(since, self.batch, ids, rows, removed)
 
-    def state(self) -> dict[str, NDArray]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """All that a map of the same future needs, as arrays."""
         with self._lock:
             index, fresh = self._index, self._index.fresh
@@ -222,7 +224,7 @@ class IdMap:
                     "sketch": self._sketch.copy(), "events": self.log.events(self.log.first)}
 
     @classmethod
-    def from_state(cls, state, threads: int | None = None) -> IdMap:
+    def from_state(cls, state: Mapping[str, Any], threads: int | None = None) -> IdMap:
         """The map that `state` describes, with no batch in flight.
 
         Raises
@@ -276,16 +278,16 @@ class IdMap:
         except (OSError, ValueError, EOFError) as error:
             raise Error(f"{path} is no map of ids ({error}): give it what save() wrote") from error
 
-    def _items(self, since):
+    def _items(self, since: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         last = self._index.state["last"]
         rows = np.flatnonzero(last > since)
         return self._index.state["id"][rows], rows
 
-    def _cap(self):
+    def _cap(self) -> int:
         cap = self.table_rows - 1
         return cap if self.expiry is None or self.expiry.cap is None else min(cap, self.expiry.cap)
 
-    def _admitted(self, ids, counts):
+    def _admitted(self, ids: NDArray[np.uint64], counts: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Whether each of distinct ids gets a row."""
         if self.admission is None:
             return np.ones(len(ids), bool)
@@ -297,7 +299,7 @@ class IdMap:
         salt = mixed(np.array([self.seed], np.uint64) ^ mixed(np.array([self.batch], np.uint64)))
         return (mixed(ids ^ salt) >> np.uint64(11)) < self.admission.value * 2.0 ** 53
 
-    def _expire(self, wanted):
+    def _expire(self, wanted: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Free the rows that a sweep frees, and those that `wanted` ids need: ids and rows."""
         none = np.empty(0, np.uint64), np.empty(0, np.int64)
         rule = self.expiry
@@ -317,18 +319,18 @@ class IdMap:
             # One scan of all rows frees a share of them ahead of the ids to come.
             made = self._index.expire(self.completed, _ALL, 0, by_count,
                                       max(lacking, self._cap() >> _AHEAD))
-        return tuple(np.concatenate(pair) for pair in zip(swept, made, strict=True))
+        return np.concatenate((swept[0], made[0])), np.concatenate((swept[1], made[1]))
 
 
-def _keys(ids) -> NDArray[np.uint64]:
+def _keys(ids: Any) -> NDArray[np.uint64]:
     """Ids as their 64 bits."""
     try:
-        ids = np.asarray(ids if len(ids) else np.empty(np.shape(ids), np.int64))
+        array = np.asarray(ids if len(ids) else np.empty(np.shape(ids), np.int64))
     except (TypeError, ValueError):
         raise BatchError(f"expected ids as an array of integers, got {type(ids).__name__}"
                          ) from None
-    if ids.dtype.kind not in "iu":
-        raise BatchError(f"expected ids as integers of at most 64 bits, got {ids.dtype}: "
+    if array.dtype.kind not in "iu":
+        raise BatchError(f"expected ids as integers of at most 64 bits, got {array.dtype}: "
                          f"hotrow.torch.ids_of makes ids of strings")
-    return np.ascontiguousarray(ids if ids.dtype == np.uint64 else
-                                ids.astype(np.int64).view(np.uint64))
+    return np.ascontiguousarray(array if array.dtype == np.uint64 else
+                                array.astype(np.int64).view(np.uint64))

@@ -29,7 +29,7 @@ class LeastCount:
     width: int = 1 << 20
     halve_every: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 1 <= self.least <= 65535 or self.width < 1 or self.halve_every < 0:
             raise Error(f"admission by count needs least of 1 to 65535, width of 1 or more and "
                         f"halve_every of 0 or more, not {self}")
@@ -49,7 +49,7 @@ class Probability:
 
     value: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 < self.value <= 1:
             raise Error(f"the probability of admission is above 0 and at most 1, not {self.value}")
 
@@ -83,7 +83,7 @@ class Expiry:
     floor: int = 0
     cap: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if (self.every < 1 or self.floor < 0 or (self.age is not None and self.age < 1)
                 or (self.below is not None and self.below < 1)
                 or (self.cap is not None and self.cap < max(1, self.floor))):

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -35,7 +36,7 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def find_compiler():
+def find_compiler() -> list[str] | None:
     """Command of a C++ compiler: `CXX`, or the first that is installed; None if there is none."""
     if os.environ.get("CXX"):
         return shlex.split(os.environ["CXX"])
@@ -72,7 +73,7 @@ def _cache_folders() -> list[Path]:
     return [temporary]
 
 
-def open_library(path) -> ctypes.CDLL:
+def open_library(path: str | Path) -> ctypes.CDLL:
     """Load a shared library.
 
     Raises
@@ -90,7 +91,8 @@ def open_library(path) -> ctypes.CDLL:
     return ctypes.CDLL(str(path))
 
 
-def load(name, sources, headers=(), command=None):
+def load(name: str, sources: Sequence[Path], headers: Sequence[Path] = (),
+         command: Sequence[str] | None = None) -> ctypes.CDLL:
     """Load the library of some sources, compiled unless the cache has it.
 
     A file that does not load is compiled again. One process compiles, others wait for it.
@@ -125,13 +127,14 @@ def load(name, sources, headers=(), command=None):
     raise Error(f"{'; '.join(refusals)}: name a folder that allows programs in HOTROW_CACHE")
 
 
-def cached(name, sources, headers=()) -> bool:
+def cached(name: str, sources: Sequence[Path], headers: Sequence[Path] = ()) -> bool:
     """Whether the cache has a file that `load` tries first."""
     file = f"{name}-{_digest(required(), (*sources, *headers))}.so"
     return any((folder / file).exists() for folder in _cache_folders())
 
 
-def _load(command, sources, headers, library):
+def _load(command: Sequence[str], sources: Sequence[Path], headers: Sequence[Path],
+          library: Path) -> ctypes.CDLL:
     with suppress(OSError):
         return open_library(library)
     _make_private(library.parent)
@@ -148,7 +151,7 @@ def _load(command, sources, headers, library):
         return open_library(library)
 
 
-def _make_private(folder):
+def _make_private(folder: Path) -> None:
     """Make a folder that only this user writes to; raises PermissionError if others can."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     about = folder.stat()
@@ -156,7 +159,8 @@ def _make_private(folder):
         raise PermissionError(f"{folder} belongs to user {about.st_uid} or others can write to it")
 
 
-def _digest(command, files, flags=None):
+def _digest(command: Sequence[str], files: Iterable[Path],
+            flags: Sequence[str] | None = None) -> str:
     """Name for all that a library depends on."""
     content = hashlib.sha256("\0".join((*command, _banner(tuple(command)), _processor(),
                                         *(flags or FLAGS))).encode())
@@ -165,14 +169,14 @@ def _digest(command, files, flags=None):
     return content.hexdigest()[:24]
 
 
-def version(command) -> str:
+def version(command: Sequence[str]) -> str:
     """Name and version of a compiler."""
     number = re.search(r"\d+(\.\d+)+", _banner(tuple(command)).partition("\n")[0])
     return f"{Path(command[0]).name} {number[0] if number else '(version unknown)'}"
 
 
 @cache
-def _banner(command):
+def _banner(command: tuple[str, ...]) -> str:
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True)
     except OSError as error:
@@ -182,7 +186,7 @@ def _banner(command):
 
 
 @cache
-def _processor():
+def _processor() -> str:
     """The instructions of this machine, which `-march=native` uses."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -197,7 +201,8 @@ def processor_flags() -> frozenset[str]:
     return frozenset(_processor().split())
 
 
-def compile_library(command, flags, sources, headers, library, objects):
+def compile_library(command: Sequence[str], flags: Sequence[str], sources: Sequence[Path],
+                    headers: Sequence[Path], library: Path, objects: Path) -> None:
     """Compile the sources whose objects are not kept, several at the same time, and link them.
 
     Parameters
@@ -217,12 +222,12 @@ def compile_library(command, flags, sources, headers, library, objects):
     options = [*flags, *(option for option in command[1:] if option.startswith("-"))]
     objects.mkdir(exist_ok=True, parents=True)
 
-    def kept(source):
+    def kept(source: Path) -> Path:
         digest = _digest(command, _included(source, headers), flags)
         return objects / f"{source.stem}-{digest}.o"
     built = list(map(kept, sources))
     with tempfile.TemporaryDirectory(dir=objects) as folder:
-        def build(source, target):
+        def build(source: Path, target: Path) -> str | None:
             if target.exists():
                 return None
             failure = _run([*command, *options, "-c", str(source)], Path(folder) / target.name,
@@ -240,10 +245,10 @@ def compile_library(command, flags, sources, headers, library, objects):
         raise Error(f"{command[0]} could not build {library.stem}:\n{failure}")
 
 
-def _included(source, headers):
+def _included(source: Path, headers: Sequence[Path]) -> list[Path]:
     """A source file and those of the headers that it includes, at any depth."""
     named = {header.name: header for header in headers}
-    found = {source: None}
+    found = dict.fromkeys([source])
     pending = [source]
     while pending:
         for name in re.findall(rb'^ *# *include *"(?:.*/)?(.+)"', pending.pop().read_bytes(), re.M):
@@ -254,7 +259,7 @@ def _included(source, headers):
     return list(found)
 
 
-def _run(command, output, target):
+def _run(command: Sequence[str], output: Path, target: Path) -> str | None:
     """Write a file and put it where it belongs; returns the message of a failure."""
     done = subprocess.run([*command, "-o", str(output)], capture_output=True, text=True)
     if done.returncode:

@@ -1,13 +1,18 @@
 """Rows from one array to another, and slots of a device as places in a storage."""
 
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from ..contract.errors import Error
 from .library import Integers, address, library, pointer, threads_for
 
 
-def copy_rows(target, source, to=None, start=None):
+def copy_rows(target: Tensor, source: Tensor, to: Tensor | None = None,
+              start: Tensor | None = None) -> None:
     """target[to] = source[start], row by row.
 
     Parameters
@@ -47,7 +52,7 @@ def copy_rows(target, source, to=None, start=None):
         target.data_ptr(), target.shape[0], target.stride(0) * size, Integers.of(to),
         source.data_ptr(), source.shape[0], source.stride(0) * size, Integers.of(start),
         read, size * width, threads_for(read * width))
-    if wrong < 0:
+    if wrong < 0 and to is not None:
         raise Error(f"row {int(to[-1 - wrong])} of the target is given twice, the second time at "
                     f"position {-1 - wrong} of {read}: expected each row once")
     if wrong:
@@ -55,7 +60,7 @@ def copy_rows(target, source, to=None, start=None):
                     f"{len(target)} rows of the target or the {len(source)} of the source")
 
 
-def _copy_reference(target, source, to, start):
+def _copy_reference(target: Tensor, source: Tensor, to: Tensor | None, start: Tensor | None) -> int:
     for index, array in ((to, target), (start, source)):
         wrong = None if index is None else (index < 0) | (index >= len(array))
         if wrong is not None and bool(wrong.any()):
@@ -68,7 +73,7 @@ def _copy_reference(target, source, to, start):
     return 0
 
 
-def first_repeated(values):
+def first_repeated(values: Tensor) -> int:
     """Position of the first of integers [n] that occurs before it, or -1."""
     _, inverse = torch.unique(values, return_inverse=True)
     first = torch.full((len(values),), len(values)).scatter_reduce(
@@ -77,7 +82,7 @@ def first_repeated(values):
     return int(again[0]) if len(again) else -1
 
 
-def assign_slots(held, dirty, places, flat):
+def assign_slots(held: Tensor, dirty: Tensor, places: Tensor, flat: Tensor) -> None:
     """held[places] = flat, and dirty[places] = False.
 
     Parameters
@@ -118,7 +123,7 @@ def assign_slots(held, dirty, places, flat):
                     f"that {held.dtype} holds")
 
 
-def mark_dirty(dirty, places):
+def mark_dirty(dirty: Tensor, places: Tensor) -> Tensor:
     """dirty[place] = True for the places that are slots; the other places: int64[k].
 
     Parameters
@@ -148,7 +153,8 @@ def mark_dirty(dirty, places):
     return others[:found]
 
 
-def place_slots(slots, area, *, directory, per_choice, part, first=0, flag=0):
+def place_slots(slots: NDArray[np.integer[Any]], area: Tensor, *, directory: int, per_choice: int,
+                part: int, first: int = 0, flag: int = 0) -> Tensor:
     """Translate the slots of a batch as a device returns them.
 
     Parameters
@@ -192,7 +198,7 @@ def place_slots(slots, area, *, directory, per_choice, part, first=0, flag=0):
     return places
 
 
-def as_uint32(values):
+def as_uint32(values: ArrayLike) -> NDArray[np.uint32]:
     """Integers [n] as contiguous uint32, which hold them."""
     values = np.asarray(values)
     if values.dtype != np.uint32 and (values.dtype.kind not in "iu" or (len(values) and not (
@@ -201,7 +207,8 @@ def as_uint32(values):
     return np.ascontiguousarray(values, np.uint32)
 
 
-def _place_reference(slots, area, directory, per_choice, part, first, flag, places):
+def _place_reference(slots: NDArray[np.uint32], area: Tensor, directory: int, per_choice: int,
+                     part: int, first: int, flag: int, places: Tensor) -> int:
     slots = slots.astype(np.int64)
     without = (slots & flag != 0) | (slots >= directory)
     number = np.where(slots & flag != 0, slots & ~flag, slots - directory)

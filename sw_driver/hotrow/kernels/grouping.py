@@ -37,11 +37,11 @@ class Grouper:
         Slots are 0 .. slots - 1. The grouper keeps 4 bytes for each that occurs.
     """
 
-    def __init__(self, slots):
+    def __init__(self, slots: int):
         self.slots, self._lock = slots, threading.Lock()
         self._table = torch.empty(slots, dtype=torch.int32)
 
-    def group(self, slots):
+    def group(self, slots: torch.Tensor) -> Groups:
         """Group a batch.
 
         Parameters
@@ -77,12 +77,12 @@ class Grouper:
         return Groups(numbers, distinct[:count], counts[:count])
 
 
-def _out_of_range(slots, position, limit):
+def _out_of_range(slots: torch.Tensor, position: int, limit: int) -> Error:
     return Error(f"lookup {position} has slot {int(slots.reshape(-1)[position])}: expected 0 to "
                  f"{limit - 1}")
 
 
-def _reference(slots, limit):
+def _reference(slots: torch.Tensor, limit: int) -> Groups:
     flat = slots.reshape(-1)
     wrong = (flat < 0) | (flat >= limit)
     if bool(wrong.any()):
@@ -90,7 +90,7 @@ def _reference(slots, limit):
     return group_sorted(flat)
 
 
-def group_sorted(flat):
+def group_sorted(flat: torch.Tensor) -> Groups:
     """Group numbers int64[n] of any size, with a sort: Groups."""
     distinct, inverse, counts = torch.unique(flat, return_inverse=True, return_counts=True)
     first = torch.full_like(distinct, len(flat), dtype=torch.int64).scatter_reduce(

@@ -2,11 +2,14 @@
 
 import ctypes
 import os
+from collections.abc import Mapping
 from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from ..contract.errors import Error
 from . import native
@@ -24,7 +27,7 @@ class Integers(ctypes.Structure):
     _fields_ = [("data", c_void_p), ("wide", c_int32)]
 
     @classmethod
-    def of(cls, tensor):
+    def of(cls, tensor: torch.Tensor | None) -> "Integers":
         """The values of a tensor of the host, which the caller keeps alive; None for no values."""
         if tensor is None:
             return cls(None, 0)
@@ -41,7 +44,7 @@ class Table(ctypes.Structure):
                 ("type", c_int32)]
 
     @classmethod
-    def of(cls, rows):
+    def of(cls, rows: torch.Tensor) -> "Table":
         """The rows of a tensor [R, D] whose rows are contiguous; the caller keeps it alive."""
         if rows.dtype not in TYPES:
             raise Error(f"expected rows of {', '.join(map(str, TYPES))}, got {rows.dtype}")
@@ -70,7 +73,7 @@ ARGUMENTS = {
     "update": [POINTER(Table), c_void_p, c_int64, Integers, c_int64, c_void_p, c_int32, c_float,
                c_float, c_int],
     "first_not_finite": [c_void_p, c_int64, c_int64],
-    "flatten_ids": [Integers, c_int64, c_int64, c_void_p, c_void_p, c_int64, *[c_void_p] * 3,
+    "flatten_ids": [Integers, c_int64, c_int64, c_void_p, c_void_p, c_int64, *[c_void_p] * 2,
                     c_int64, c_int32],
     "copy_rows": [*[c_void_p, c_int64, c_int64, Integers] * 2, c_int64, c_int64, c_int],
     "place_slots": [c_void_p, c_int64, c_int64, c_uint32, c_int32, c_int64, c_int64, c_void_p,
@@ -87,7 +90,7 @@ ARGUMENTS = {
 
 
 @cache
-def library():
+def library() -> ctypes.CDLL | None:
     """The library; None where it is missing, which a warning reports once, or where the environment
     variable HOTROW_KERNELS is "reference" at the first call."""
     if os.environ.get("HOTROW_KERNELS") == "reference":
@@ -100,7 +103,7 @@ def library():
     return declared(loaded, ARGUMENTS)
 
 
-def declared(loaded, arguments):
+def declared(loaded: ctypes.CDLL, arguments: Mapping[str, object]) -> ctypes.CDLL:
     """The library, with types for some calls; they raise Error for arguments that it refuses."""
     for name, types in arguments.items():
         function = getattr(loaded, name)
@@ -108,14 +111,14 @@ def declared(loaded, arguments):
     return loaded
 
 
-def _accepted(result, function, arguments):
+def _accepted(result: int, function: Any, arguments: tuple[Any, ...]) -> int:
     if result == REFUSED:
         raise Error(f"{function.__name__}{arguments}: expected sizes from 0 on, and memory for "
                     f"every array that has elements")
     return result
 
 
-def pointer(tensor, dtype):
+def pointer(tensor: torch.Tensor | None, dtype: torch.dtype | None) -> int | None:
     """Address of the memory of a contiguous tensor, which the caller keeps alive; None for None."""
     if tensor is None:
         return None
@@ -126,12 +129,12 @@ def pointer(tensor, dtype):
     return tensor.data_ptr()
 
 
-def address(array):
+def address(array: NDArray[Any]) -> int | None:
     """Address of the memory of a contiguous, writable array, which the caller keeps alive; None for
     an empty one."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(array)) if array.size else None
+    return ctypes.addressof(ctypes.c_char.from_buffer(array.data)) if array.size else None
 
 
-def threads_for(elements):
+def threads_for(elements: int) -> int:
     """Threads for a pass over so many elements: those of PyTorch at most."""
     return max(1, min(torch.get_num_threads(), elements // _WORK_PER_THREAD))

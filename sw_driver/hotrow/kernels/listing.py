@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from ..contract.errors import Error
 from .copying import as_uint32
@@ -24,14 +26,15 @@ class SelectedRows:
         All rows without a slot.
     """
 
-    flat: torch.Tensor
-    slots: np.ndarray
-    with_slot: np.ndarray
-    without_slot: np.ndarray
+    flat: Tensor
+    slots: NDArray[np.uint32]
+    with_slot: NDArray[np.int64]
+    without_slot: NDArray[np.int64]
     bypassed: int
 
 
-def select_rows(keys, slots, group_of, first, group, directory):
+def select_rows(keys: NDArray[np.uint64], slots: NDArray[np.uint32], group_of: NDArray[np.int32],
+                first: NDArray[np.int64], group: int, directory: int) -> SelectedRows:
     """The rows of a group.
 
     Parameters
@@ -82,7 +85,7 @@ def select_rows(keys, slots, group_of, first, group, directory):
     return SelectedRows(flat[:found], chosen[:found], having, lacking, int(lacking.sum()))
 
 
-def locate_rows(flat, first, number):
+def locate_rows(flat: Tensor, first: NDArray[np.int64], number: int) -> NDArray[np.uint32]:
     """Tables and rows of flat rows.
 
     Parameters
@@ -124,7 +127,7 @@ def locate_rows(flat, first, number):
     return entries
 
 
-def _no_table(keys, position, tables):
+def _no_table(keys: NDArray[np.uint64], position: int, tables: int) -> Error:
     return Error(f"row {position} of a device's list is of table {int(keys[position]) >> 32}: "
                  f"expected 0 to {tables - 1}")
 
@@ -132,11 +135,12 @@ def _no_table(keys, position, tables):
 class HitCounter:
     """Counts hits of batches; `slots` are those of the directory."""
 
-    def __init__(self, slots):
+    def __init__(self, slots: int):
         self._slots = slots
         self._filled = np.zeros(-(-slots // 64), np.uint64)
 
-    def count(self, slots, counts, fills, hits):
+    def count(self, slots: NDArray[np.uint32], counts: NDArray[np.int64], fills: NDArray[np.uint32],
+              hits: NDArray[np.int64]) -> None:
         """Add to `hits` int64[features] the lookups of each feature whose row had a slot before the
         batch.
 
@@ -170,6 +174,6 @@ class HitCounter:
             raise self._wrong_counts(counts, slots)
 
     @staticmethod
-    def _wrong_counts(counts, slots):
+    def _wrong_counts(counts: NDArray[np.int64], slots: NDArray[np.uint32]) -> Error:
         return Error(f"the lookups of {len(counts)} features must not be negative, and add up to "
                      f"{len(slots)}, got {list(counts[:8])}")

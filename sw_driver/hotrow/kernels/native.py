@@ -71,7 +71,7 @@ def ship(folder: Path) -> list[Path]:
 
 
 @cache
-def _loaded():
+def _loaded() -> tuple[ctypes.CDLL | None, str]:
     """(library or None, where it is from or what is wrong)"""
     wrong = ""
     for name in levels(compiler.processor_flags()):

@@ -6,7 +6,7 @@ from ..contract.errors import Error
 from .library import Integers, library, pointer
 
 
-def read_rows(array, rows, spans):
+def read_rows(array: torch.Tensor, rows: torch.Tensor, spans: torch.Tensor) -> None:
     """Read the pages of rows, of which the disk gets many requests at the same time.
 
     Parameters

@@ -1,13 +1,16 @@
 """Pooled bags of rows, and the gradients of rows from those of pooled bags; fp32."""
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from ..contract.errors import Error
+from .grouping import Grouper, Groups
 from .library import Bags, Integers, Table, library, pointer, threads_for
 
 
@@ -31,9 +34,9 @@ class BagLayout:
     features: int
     samples: int
     dim: int
-    lengths: torch.Tensor | None = None
-    mean: torch.Tensor | None = None
-    columns: torch.Tensor | None = None
+    lengths: Tensor | None = None
+    mean: Tensor | None = None
+    columns: Tensor | None = None
     width: int | None = None
 
     @property
@@ -41,7 +44,7 @@ class BagLayout:
         return self.features * self.dim if self.width is None else self.width
 
     @cached_property
-    def first_columns(self):
+    def first_columns(self) -> Tensor:
         """Column where the sums of each feature begin: int64[features]."""
         columns = torch.arange(self.features) * self.dim if self.columns is None else self.columns
         if len(columns) != self.features or (self.features and not (
@@ -51,21 +54,21 @@ class BagLayout:
         return columns
 
     @property
-    def bag_lengths(self):
+    def bag_lengths(self) -> Tensor:
         """int64[features * samples]"""
         if self.lengths is None:
             return torch.ones(self.features * self.samples, dtype=torch.int64)
         return self.lengths.long()
 
     @property
-    def divisor(self):
+    def divisor(self) -> Tensor | None:
         """Number by which the sum of each bag is divided: float32[bags, 1], or None."""
         if self.mean is None:
             return None
         lengths = self.bag_lengths.view(self.features, self.samples)
         return torch.where(self.mean[:, None], lengths.clamp(min=1), 1).float().view(-1, 1)
 
-    def check(self, pooled, lookups, weights):
+    def check(self, pooled: Tensor, lookups: int, weights: Tensor | None) -> None:
         """Check what is used with this layout.
 
         Raises
@@ -79,7 +82,7 @@ class BagLayout:
                         f"{list(pooled.stride())}")
         self.check_bags(lookups, weights)
 
-    def check_bags(self, lookups, weights=None):
+    def check_bags(self, lookups: int, weights: Tensor | None = None) -> None:
         """Check that there are lengths and weights for so many lookups."""
         bags = self.features * self.samples
         Integers.of(self.lengths)
@@ -95,14 +98,15 @@ class BagLayout:
         if weights is not None and tuple(weights.shape) != (lookups,):
             raise Error(f"expected a weight for each of {lookups} lookups, got {len(weights)}")
 
-    def native(self, lookups, weights, row_stride):
+    def native(self, lookups: int, weights: Tensor | None, row_stride: int) -> Bags:
         """For the library; the caller keeps layout and weights alive."""
         return Bags(Integers.of(self.lengths), pointer(weights, torch.float32),
                     pointer(self.mean, torch.bool), pointer(self.first_columns, torch.int64),
                     self.features, self.samples, lookups, row_stride)
 
 
-def pool_bags(rows, slots, layout, weights=None, out=None):
+def pool_bags(rows: Tensor, slots: Tensor, layout: BagLayout, weights: Tensor | None = None,
+              out: Tensor | None = None) -> Tensor:
     """Sum the rows of each bag in lookup order.
 
     Parameters
@@ -155,7 +159,8 @@ def pool_bags(rows, slots, layout, weights=None, out=None):
     return out
 
 
-def sum_gradients(gradients, groups, layout, weights=None, out=None):
+def sum_gradients(gradients: Tensor, groups: Groups, layout: BagLayout,
+                  weights: Tensor | None = None, out: Tensor | None = None) -> tuple[Tensor, bool]:
     """Sum the gradients of each row in lookup order, from those of the pooled bags.
 
     Parameters
@@ -200,7 +205,7 @@ def sum_gradients(gradients, groups, layout, weights=None, out=None):
     return sums, state == 0
 
 
-def sum_blocks(gradients, groups, layout):
+def sum_blocks(gradients: Sequence[Tensor], groups: Groups, layout: BagLayout) -> Tensor:
     """As `sum_gradients`, from the gradients of each feature in a tensor of its own.
 
     Parameters
@@ -230,9 +235,9 @@ def sum_blocks(gradients, groups, layout):
         return sum_gradients(torch.cat(gradients, dim=1), groups, layout)[0]
     if not gradients:
         return torch.zeros(count, layout.dim)
-    first = pointer(gradients[0], torch.float32)
+    first = _on_host(gradients[0])
     # A block is found where its distance from the first is the column of its feature.
-    columns = torch.tensor([(pointer(each, torch.float32) - first) // 4 for each in gradients])
+    columns = torch.tensor([(_on_host(each) - first) // 4 for each in gradients])
     bags = layout.native(lookups, None, layout.dim)
     bags.columns = columns.data_ptr()
     sums = torch.empty(count, layout.dim)
@@ -244,7 +249,8 @@ def sum_blocks(gradients, groups, layout):
     return sums
 
 
-def merge_sums(grouper, rows, sums, more, more_sums):
+def merge_sums(grouper: Grouper, rows: Tensor, sums: Tensor, more: Tensor,
+               more_sums: Tensor) -> tuple[Tensor, Tensor, bool]:
     """Add the sums of a batch to those staged before it: one addition a row, in that order.
 
     Parameters
@@ -267,7 +273,7 @@ def merge_sums(grouper, rows, sums, more, more_sums):
     return groups.distinct, *sum_gradients(torch.cat((sums, more_sums)), groups, layout)
 
 
-def _check_state(state, layout, lookups, count):
+def _check_state(state: int, layout: BagLayout, lookups: int, count: int) -> None:
     """Raise Error for what the compiled backward refused."""
     if state < 0:
         raise _wrong_lengths(layout, lookups)
@@ -275,29 +281,30 @@ def _check_state(state, layout, lookups, count):
         raise _wrong_numbers(lookups, count)
 
 
-def _wrong_numbers(lookups, count):
+def _wrong_numbers(lookups: int, count: int) -> Error:
     return Error(f"the numbers of {lookups} lookups are not those of {count} distinct slots in "
                  f"order of first appearance")
 
 
-def _on_host(tensor):
+def _on_host(tensor: Tensor) -> int:
     """Address of the memory of a tensor of the host."""
     if tensor.device.type != "cpu":
         raise Error(f"expected a tensor on the host, got one on {tensor.device}")
     return tensor.data_ptr()
 
 
-def _wrong_lengths(layout, lookups):
-    return Error(f"the lengths of {layout.features * layout.samples} bags must not be negative, "
-                 f"and add up to the {lookups} lookups; they add up to {int(layout.lengths.sum())}")
+def _wrong_lengths(layout: BagLayout, lookups: int) -> Error:
+    lengths = layout.bag_lengths
+    return Error(f"the lengths of {len(lengths)} bags must not be negative, and add up to the "
+                 f"{lookups} lookups; they add up to {int(lengths.sum())}")
 
 
-def _no_row(slots, position, rows):
+def _no_row(slots: Tensor, position: int, rows: int) -> Error:
     return Error(f"lookup {position} has slot {int(slots.reshape(-1)[position])}: expected 0 to "
                  f"{rows - 1}")
 
 
-def _lengths(layout, lookups):
+def _lengths(layout: BagLayout, lookups: int) -> Tensor:
     """Lengths of the bags as int64, checked."""
     lengths = layout.bag_lengths
     if bool((lengths < 0).any()) or int(lengths.sum()) != lookups:
@@ -305,33 +312,35 @@ def _lengths(layout, lookups):
     return lengths
 
 
-def _place(layout):
+def _place(layout: BagLayout) -> Tensor:
     """Columns of the sums of each feature: int64[features, dim]."""
     return layout.first_columns[:, None] + torch.arange(layout.dim)
 
 
-def _pool_reference(rows, slots, layout, weights, out):
+def _pool_reference(rows: Tensor, slots: Tensor, layout: BagLayout, weights: Tensor | None,
+                    out: Tensor) -> None:
     flat = slots.reshape(-1).long()
     wrong = (flat < 0) | (flat >= len(rows))
     if bool(wrong.any()):
         raise _no_row(slots, int(wrong.nonzero()[0]), len(rows))
     lengths = _lengths(layout, len(flat))
     pooled = _sum_rows(rows[flat].float(), lengths, weights)
-    if layout.mean is not None:
-        pooled = pooled / layout.divisor
+    if (divisor := layout.divisor) is not None:
+        pooled = pooled / divisor
     out[:, _place(layout)] = pooled.view(
         layout.features, layout.samples, layout.dim).transpose(0, 1)
 
 
-def _sum_reference(gradients, groups, layout, weights, sums):
+def _sum_reference(gradients: Tensor, groups: Groups, layout: BagLayout, weights: Tensor | None,
+                   sums: Tensor) -> tuple[Tensor, bool]:
     lengths, numbers = _lengths(layout, len(groups.numbers)), groups.numbers.long()
     before = torch.cat((numbers.new_full((1,), -1), numbers)).cummax(0).values
     if bool(((numbers < 0) | (numbers > before[:-1] + 1)).any()) or (
             int(before[-1]) + 1 != len(groups.distinct)):
         raise _wrong_numbers(len(numbers), len(groups.distinct))
     each = gradients[:, _place(layout)].transpose(0, 1).reshape(-1, layout.dim)
-    if layout.mean is not None:
-        each = each / layout.divisor
+    if (divisor := layout.divisor) is not None:
+        each = each / divisor
     bags = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
     order = torch.argsort(groups.numbers, stable=True)
     sums.copy_(_sum_rows(each[bags[order]], torch.bincount(numbers, minlength=len(sums)),
@@ -339,7 +348,7 @@ def _sum_reference(gradients, groups, layout, weights, sums):
     return sums, bool(torch.isfinite(sums).all())
 
 
-def _sum_rows(rows, lengths, weights):
+def _sum_rows(rows: Tensor, lengths: Tensor, weights: Tensor | None) -> Tensor:
     """Sums of consecutive rows float32[n, D]: float32[bags, D]."""
     if not rows.numel():
         return torch.zeros(len(lengths), rows.shape[1], dtype=torch.float32)

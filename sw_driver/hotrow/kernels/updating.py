@@ -1,8 +1,10 @@
 """Steps of an optimizer on rows where they lie, and the check of their gradients."""
 
 import ctypes
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from ..contract.errors import Error
 from .copying import first_repeated
@@ -11,7 +13,26 @@ from .library import Integers, Table, library, pointer, threads_for
 _RULES = {"sgd": (0, 0), "rowwise_adagrad": (1, 1), "adagrad": (2, 2)}  # code, dimensions of state
 
 
-def update_rows(rows, slots, gradients, rule, state=None, keys=None):
+class Rule(Protocol):
+    """An optimizer of rows, see `torch.optim.rules.Rule`."""
+
+    name: str
+    lr: float
+
+    @property
+    def plain(self) -> bool:
+        """Whether a step depends on weights, gradients and state only, and rounds to nearest."""
+
+    def update(self, weights: Tensor, gradients: Tensor,
+               state: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """The rows after one step: (weights, state)."""
+
+    def rounded(self, weights: Tensor, dtype: torch.dtype, keys: Tensor | None = None) -> Tensor:
+        """The rows as they are stored; `keys` int64[u] seeds stochastic rounding."""
+
+
+def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
+                state: Tensor | None = None, keys: Tensor | None = None) -> None:
     """One step on distinct rows, in place; fp32 whatever the rows are, then rounded.
 
     Parameters
@@ -51,9 +72,10 @@ def update_rows(rows, slots, gradients, rule, state=None, keys=None):
         _reference(rows, slots, gradients, rule, state, keys)
         return
     slots, gradients = slots.contiguous(), gradients.contiguous()
+    kept = state if dimensions else None
     wrong = native.update(
-        ctypes.byref(Table.of(rows)), state.data_ptr() if dimensions else None,
-        state.stride(0) if dimensions else 0, Integers.of(slots), count,
+        ctypes.byref(Table.of(rows)), None if kept is None else kept.data_ptr(),
+        0 if kept is None else kept.stride(0), Integers.of(slots), count,
         pointer(gradients, torch.float32), code, rule.lr, getattr(rule, "eps", 0.0),
         threads_for(gradients.numel()))
     if wrong > 0:
@@ -62,27 +84,28 @@ def update_rows(rows, slots, gradients, rule, state=None, keys=None):
         raise _twice(slots, -1 - wrong)
 
 
-def first_not_finite(gradients):
+def first_not_finite(gradients: Tensor) -> int:
     """Number of the first row of float32[u, D] with an element that is not finite, or -1."""
     native = library()
     if (native is not None and gradients.is_contiguous() and gradients.dtype == torch.float32
             and gradients.device.type == "cpu"):
-        return native.first_not_finite(gradients.data_ptr(), *gradients.shape)
+        return int(native.first_not_finite(gradients.data_ptr(), *gradients.shape))
     wrong = ~torch.isfinite(gradients).all(dim=1)
     return int(wrong.nonzero()[0]) if bool(wrong.any()) else -1
 
 
-def _no_row(slots, position, rows):
+def _no_row(slots: Tensor, position: int, rows: int) -> Error:
     return Error(f"row {position} to be updated has slot {int(slots[position])}: expected 0 to "
                  f"{rows - 1}")
 
 
-def _twice(slots, position):
+def _twice(slots: Tensor, position: int) -> Error:
     return Error(f"row {position} to be updated has slot {int(slots[position])}, which is given "
                  f"twice: sum the gradients of a row first")
 
 
-def _reference(rows, slots, gradients, rule, state, keys):
+def _reference(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule, state: Tensor | None,
+               keys: Tensor | None) -> None:
     at = slots.long()
     wrong = (at < 0) | (at >= len(rows))
     if bool(wrong.any()):
@@ -93,5 +116,5 @@ def _reference(rows, slots, gradients, rule, state, keys):
     after, state_after = rule.update(rows[at].float(), gradients,
                                      None if state is None else state[at])
     rows[at] = rule.rounded(after, rows.dtype, keys).to(rows.dtype)
-    if state_after is not None:
+    if state is not None and state_after is not None:
         state[at] = state_after

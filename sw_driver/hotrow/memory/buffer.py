@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -16,6 +16,11 @@ class Tensor(Protocol):
     """The part of a torch tensor that the driver uses; torch is not imported for it."""
 
     dtype: Any
+    device: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements of each dimension."""
 
     def data_ptr(self) -> int:
         """Address of the first element."""
@@ -23,8 +28,17 @@ class Tensor(Protocol):
     def untyped_storage(self) -> Any:
         """The memory of the tensor."""
 
-    def detach(self) -> Any:
+    def detach(self) -> "Tensor":
         """The tensor without its gradient."""
+
+    def view(self, dtype: Any) -> "Tensor":
+        """The same memory as elements of another type."""
+
+    def new_full(self, size: tuple[int, ...], fill_value: float) -> "Tensor":
+        """A tensor of this type, every element with one value."""
+
+    def numpy(self) -> NDArray[Any]:
+        """The same memory as an array."""
 
 
 Array: TypeAlias = NDArray[Any] | Tensor
@@ -40,7 +54,7 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     return memory[start:start + size].view(dtype).reshape(shape)
 
 
-def is_tensor(value: object) -> bool:
+def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Whether `value` is a torch tensor; torch is not imported for the test."""
     return hasattr(value, "data_ptr") and hasattr(value, "untyped_storage")
 
@@ -68,13 +82,13 @@ def as_array(value: Any, what: str = "an array") -> NDArray[Any]:
     if value.device.type != "cpu":
         raise RegistrationError(f"{what}: expected a tensor in the CPU's memory, got one on "
                                 f"{value.device}: use .cpu()")
-    value = value.detach()
-    if str(value.dtype) == "torch.bfloat16":
+    tensor = value.detach()
+    if str(tensor.dtype) == "torch.bfloat16":
         import torch  # present: the caller has a tensor
 
-        return value.view(torch.int16).numpy().view(np.uint16)
+        return tensor.view(torch.int16).numpy().view(np.uint16)
     try:
-        return value.numpy()
+        return tensor.numpy()
     except (RuntimeError, TypeError) as refusal:
         raise RegistrationError(f"{what}: this tensor has no NumPy form: {refusal}") from refusal
 
@@ -139,11 +153,11 @@ class Watch:
         return [extent(source) for extent, source in self._seen] != self._before
 
 
-def _tensor_extent(source):
+def _tensor_extent(source: Tensor) -> tuple[int, int, tuple[int, ...]]:
     return source.data_ptr(), source.untyped_storage().nbytes(), source.shape
 
 
-def _array_extent(source):
+def _array_extent(source: NDArray[Any]) -> tuple[int, int]:
     return source.__array_interface__["data"][0], source.nbytes
 
 
@@ -154,7 +168,7 @@ class Held:
     """
 
     def __init__(self) -> None:
-        self._ends: list[tuple[Callable[..., object], tuple]] = []
+        self._ends: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
     def at_end(self, end: Callable[..., object], *arguments: object) -> None:
         """Call `end` on release; it may be called twice."""

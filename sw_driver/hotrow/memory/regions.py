@@ -1,5 +1,6 @@
 """The memory regions of a device: which buffer has which handle."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -158,7 +159,7 @@ class Regions:
         held.use(buffer)
         return buffer.packed(host - buffer.host)
 
-    def _shares_card(self, array):
+    def _shares_card(self, array: NDArray[Any]) -> bool:
         """Whether an array shares memory with a buffer that is on the card."""
         return any(np.may_share_memory(array, buffer.bytes) for buffer in self.on_card)
 
@@ -209,7 +210,7 @@ class Regions:
             self._copies.upload()
 
     @contextmanager
-    def _named(self):
+    def _named(self) -> Iterator[None]:
         """Name the memory in a HostWriteError."""
         try:
             yield
@@ -272,6 +273,6 @@ class Regions:
             self._buffers[buffer.handle] = None
         buffer.handle = None
 
-    def _commit(self, handle, bits):
+    def _commit(self, handle: int, bits: int) -> None:
         self._registers.write("REGION_HANDLE", handle)
         self._registers.write("REGION_COMMIT", bits)

@@ -1,7 +1,8 @@
 """Register access by name, and state registers in words."""
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from ..contract.errors import TransportError
 from ..contract.generated import (
@@ -13,12 +14,14 @@ from ..contract.generated import (
     StatusBits,
 )
 from ..contract.geometry import Geometry
+from .transport import Transport
 
 _STOPPED_PORTS = {
     StatusBits.LIST_PORT: "list port", StatusBits.RESULT_PORTS: "result ports",
     StatusBits.ROW_READS: "row ports' reads", StatusBits.ROW_WRITES: "row ports' writes"}
 STOPPED = sum(_STOPPED_PORTS)
 
+T = TypeVar("T")
 _STATES = {QueueStateBits.BUSY: "busy", QueueStateBits.HALTED: "halted by an error",
            QueueStateBits.WAITING: "waiting for an event",
            QueueStateBits.FAULTED: "faulted: its rings cannot be read or written"}
@@ -44,7 +47,7 @@ class Registers:
         Whether `wait` may run beside other calls.
     """
 
-    def __init__(self, transport):
+    def __init__(self, transport: Transport):
         self._transport = transport
         self.waits_apart: bool = getattr(transport, "waits_apart", False)
 
@@ -65,7 +68,7 @@ class Registers:
         self.write(f"{name}_LOW", value & 0xFFFF_FFFF)
         self.write(f"{name}_HIGH", value >> 32)
 
-    def _reach(self, call, *arguments):
+    def _reach(self, call: Callable[..., T], *arguments: int | float) -> T:
         try:
             return call(*arguments)
         except (OSError, RuntimeError) as failure:

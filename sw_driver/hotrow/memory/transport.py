@@ -5,6 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..contract.errors import TransportError
 from ..contract.extras import advice
@@ -40,7 +41,7 @@ class Transport(Protocol):
     def write_register(self, offset: int, value: int) -> None:
         """Write the 32-bit register at byte `offset`."""
 
-    def attach(self, array: np.ndarray, writable: bool) -> int:
+    def attach(self, array: NDArray[np.uint8], writable: bool) -> int:
         """Let the device reach `array` (uint8[n]) in place, and keep a reference to it.
 
         Returns the device byte address of its first byte, congruent to the host's modulo 64.
@@ -109,6 +110,7 @@ def open_transport(spec: str, **options: Any) -> Transport:
         raise TransportError(f"transport {name!r} was given an option it lacks: {wrong}; "
                              f"it takes {inspect.signature(factory)}") from wrong
     try:
-        return factory(**options)
+        transport: Transport = factory(**options)
     except (ValueError, OSError, RuntimeError) as refusal:
         raise TransportError(f"transport {name!r}: {refusal}") from refusal
+    return transport

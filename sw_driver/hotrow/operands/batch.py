@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +34,8 @@ class Batch:
         All samples of the first column, then of the second, ...; else sample after sample.
     tables : tuple of (Table or str) or None
         One per column; all registered tables when None.
+    checked : tuple of int
+        Rows of the tables of which all ids are known to be rows; empty if nobody has checked them.
     """
 
     def __init__(self, ids: Integers, lengths: NDArray[np.uint16] | None, samples: int,
@@ -42,7 +44,7 @@ class Batch:
         self.samples, self.table_count = samples, table_count
         self.tables = None if tables is None else tuple(tables)
         self.feature_major = feature_major
-        self._checked: tuple[int, ...] = ()  # rows of the tables that `check` last accepted
+        self.checked: tuple[int, ...] = ()
         if self.lookups == 0:
             raise BatchError(f"empty batch: no ids in {samples} samples of {table_count} columns")
         if self.lookups >= 1 << 32:
@@ -184,7 +186,8 @@ class Batch:
             return np.full(self.table_count, self.samples)
         shape, axis = (((self.table_count, self.samples), 1) if self.feature_major
                        else ((self.samples, self.table_count), 0))
-        return self.lengths.reshape(shape).sum(axis, dtype=np.int64)
+        lookups: NDArray[np.int64] = self.lengths.reshape(shape).sum(axis, dtype=np.int64)
+        return lookups
 
     def locate(self, position: int) -> tuple[int, int]:
         """Sample and column of the id at a position."""
@@ -199,7 +202,7 @@ class Batch:
     def check(self, tables: Sequence[Table]) -> None:
         """Raise BatchError if an id is not a row of its table; ids are checked once."""
         rows = tuple(table.rows for table in tables)
-        if rows == self._checked:
+        if rows == self.checked:
             return
         kind = np.dtype(f"u{self.ids.itemsize}")
         # Seen as unsigned, a negative id is larger than any row: one comparison finds both.
@@ -210,9 +213,10 @@ class Batch:
             position = int(wrong.argmax())
             if wrong[position]:
                 raise self.refusal(position, tables)
-        self._checked = rows
+        self.checked = rows
 
-    def _per_id(self, columns):
+    def _per_id(self,
+                columns: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.unsignedinteger[Any]]:
         """A value of each column, repeated for each id."""
         samples = self.samples
         per_bag = np.repeat(columns, samples) if self.feature_major else np.tile(columns, samples)

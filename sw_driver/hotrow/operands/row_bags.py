@@ -41,7 +41,7 @@ def bag_lengths(lengths: ArrayLike | None, offsets: ArrayLike | None,
             at = int(wrong[0])
             raise BatchError(f"offsets must not decrease, nor exceed the {count} rows: bag {at} "
                              f"would be rows {starts[at]} to {ends[at]}", position=at)
-        found = ends - starts
+        found: NDArray[np.int64] = ends - starts
     else:
         found = vector(lengths, "lengths").astype(np.int64)
         if (found < 0).any():

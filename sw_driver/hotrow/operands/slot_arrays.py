@@ -35,7 +35,7 @@ def array_of(value: Buffer | Array, what: str, writable: bool) -> NDArray[Any]:
     return array
 
 
-def _overlaps(array):
+def _overlaps(array: NDArray[Any]) -> bool:
     """Whether elements of an array may share memory, like those of an expanded tensor."""
     reach = array.itemsize
     for stride, count in sorted((abs(stride), count) for stride, count in zip(

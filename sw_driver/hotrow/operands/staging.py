@@ -89,7 +89,7 @@ class Pool:
         lease.bytes[:keys.nbytes].view(np.uint64)[:] = keys
         return lease.address
 
-    def _carve(self, size):
+    def _carve(self, size: int) -> Lease:
         if not self._slabs or self._carved + size > self._slabs[-1].nbytes:
             total = sum(slab.nbytes for slab in self._slabs)
             slab = self._add_slab(max(self._slab_bytes, total, size), size)
@@ -98,7 +98,7 @@ class Pool:
         self._carved += size
         return lease
 
-    def _add_slab(self, size, least):
+    def _add_slab(self, size: int, least: int) -> Buffer:
         """A slab of `size` bytes, or of `least` where the card has no room for it."""
         try:
             return self._regions.add(self._regions.empty(size, np.uint8), self._writable,

@@ -69,22 +69,22 @@ class Table:
         return self._state
 
     @property
-    def state_dtype(self) -> np.dtype | None:
+    def state_dtype(self) -> np.dtype[Any] | None:
         """Type of an element of the state in NumPy."""
         return None if self._state is None else self._state.dtype
 
     @property
     def rows(self) -> int:
         """Rows of the table."""
-        return self._weights.shape[0]
+        return len(self._weights)
 
     @property
     def dim(self) -> int:
         """Elements of a row."""
-        return self._weights.shape[1]
+        return int(self._weights.shape[1])
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> np.dtype[Any]:
         """Type of an element in NumPy."""
         return self._weights.dtype
 
@@ -107,11 +107,11 @@ class Table:
         return f"<Table {self.number} {self.name!r}, {self.rows} x {self.dim} {self.element}>"
 
 
-def _padded(size):
+def _padded(size: int) -> int:
     return -(-size // ROW_ALIGNMENT) * ROW_ALIGNMENT
 
 
-def _weights(source, name, largest_row):
+def _weights(source: Array, name: str, largest_row: int) -> tuple[Array, NDArray[Any], str]:
     """Memory to register, the weights in it as [rows, dim], and their element type."""
     array = memory_of(source, f"the weights of {name!r}")
     if array.ndim != 2 or array.size == 0:
@@ -146,7 +146,7 @@ def _weights(source, name, largest_row):
     return source, array, _ELEMENTS[kind]
 
 
-def _padded_copy(array, name):
+def _padded_copy(array: NDArray[Any], name: str) -> NDArray[Any]:
     row = array.shape[1] * array.itemsize
     warnings.warn(
         f"a row of {name!r} has {row} bytes, {array.strides[0]} apart, and the device carries "
@@ -158,7 +158,7 @@ def _padded_copy(array, name):
     return memory
 
 
-def _state_bytes(state, rows, name):
+def _state_bytes(state: NDArray[Any], rows: int, name: str) -> int:
     if state.ndim not in (1, 2) or len(state) != rows or not state.flags.c_contiguous:
         raise RegistrationError(
             f"the state of {name!r} must be a contiguous [rows] or [rows, n] array with {rows} "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import index
 from typing import Any
@@ -196,7 +196,7 @@ class Tables:
         tables.check()
         return tables
 
-    def _resolve(self, batch):
+    def _resolve(self, batch: Batch) -> Sequence[Table]:
         tables = list(self.registered) if batch.tables is None else [
             self._one(table) for table in batch.tables]
         if len(tables) != batch.table_count:
@@ -212,7 +212,7 @@ class Tables:
                 + ", ".join(f"{table.number} ({table.name!r})" for table in tables))
         return tables
 
-    def _one(self, table):
+    def _one(self, table: Table | str) -> Table:
         if isinstance(table, str):
             found = next((each for each in self.registered if each.name == table), None)
             if found is None:
@@ -221,11 +221,11 @@ class Tables:
             return found
         return self.check(table)
 
-    def _owner(self, buffer):
+    def _owner(self, buffer: Buffer) -> Table | None:
         """The table for which alone a buffer is registered, or None."""
         return next((table for table in self.registered if buffer in table.own_buffers), None)
 
-    def _free_number(self):
+    def _free_number(self) -> int:
         """The lowest number without a table, of which the directory holds no rows.
 
         It would take the rows of an earlier table for rows of the later one.
@@ -242,7 +242,7 @@ class Tables:
                 f"one of them")
         return number
 
-    def _describe(self, table, partition):
+    def _describe(self, table: Table, partition: int) -> None:
         """Write the card's descriptor."""
         write = self._registers.write
         write("TABLE_LAST_ROW", table.rows - 1)
@@ -250,13 +250,13 @@ class Tables:
         write("TABLE_ROW", place(TableRowBits.STRIDE, table.stride)
               | place(TableRowBits.BYTES, table.row_bytes))
         self._registers.write_wide("TABLE_STATE", _address(
-            table.buffers[1], table.state_source) if table.state_bytes else 0)
+            table.buffers[1], table.state_source) if table.state_source is not None else 0)
         write("TABLE_FORMAT", place(TableFormatBits.TYPE, Element[table.element.upper()])
               | place(TableFormatBits.STATE_BYTES, table.state_bytes))
         write("TABLE_PARTITION", partition)
         self._commit(table.number, TableCommitBits.VALID)
 
-    def _drop(self, table):
+    def _drop(self, table: Table) -> None:
         for buffer in table.own_buffers:
             self._regions.flush(buffer)  # which may refuse
         self._commit(table.number, 0)
@@ -268,17 +268,17 @@ class Tables:
             self._regions.drop(buffer)
         table.refresh = None
 
-    def _commit(self, number, valid):
+    def _commit(self, number: int, valid: int) -> None:
         self._registers.write("TABLE_NUMBER", number)
         self._registers.write("TABLE_COMMIT", valid)
 
 
-def _address(buffer, source):
+def _address(buffer: Buffer, source: Array) -> int:
     """Address operand of memory that lies in a buffer."""
     return buffer.packed(span(as_array(source))[0] - buffer.host)
 
 
-def _partition(partition, most):
+def _partition(partition: tuple[int, int], most: int) -> tuple[int, int]:
     """(log2 of the parts, which part) from (part, parts)."""
     try:
         part, parts = map(index, partition)

@@ -210,14 +210,14 @@ class Commands:
             for queue in self.queues.values():
                 queue.stop(error)
 
-    def _account(self, queue, completion):
+    def _account(self, queue: str, completion: Completion) -> None:
         count = self.statistics.setdefault(completion["opcode"], [0, 0])
         count[0] += 1
         count[1] += cycles_of(completion)
         for listener in self.listeners:
             listener(queue, completion)
 
-    def _soft_reset(self, timeout):
+    def _soft_reset(self, timeout: float) -> None:
         """Restart queues, engines and ports, and wait until they are ready."""
         self.registers.write("CONTROL", ControlBits.SOFT_RESET)
         deadline = time.monotonic() + timeout

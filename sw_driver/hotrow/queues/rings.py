@@ -203,11 +203,11 @@ class CommandQueue:
             self._outstanding.popleft()
 
     @property
-    def _submitted(self):
+    def _submitted(self) -> int:
         """Commands submitted since the queue was started."""
         return self._outstanding[-1].number + 1 if self._outstanding else self._completed
 
-    def _fetch_completions(self, first, last):
+    def _fetch_completions(self, first: int, last: int) -> None:
         """Let the host have the completions of commands `first` to `last` - 1."""
         while first < last:
             at = first % self._entries
@@ -216,7 +216,7 @@ class CommandQueue:
                                 count * COMPLETION.itemsize)
             first += count
 
-    def _complete_first(self):
+    def _complete_first(self) -> None:
         future = self._outstanding[0]
         if not future.ended():
             completion = _COMPLETION.read(self._completions, future.number % self._entries)
@@ -233,14 +233,14 @@ class CommandQueue:
         self._completed = future.number + 1
         self._outstanding.popleft()
 
-    def _look_for_fault(self):
+    def _look_for_fault(self) -> None:
         if self._read("STATE") & QueueStateBits.FAULTED and self._fault is None:
             ports = describe_ports(self._registers.read("STATUS"))
             self.stop(DeviceError(
                 f"{describe_queue(self._registers, self.name)}{ports and '; '}{ports}: recover "
                 f"with Device.reset(), which keeps regions, tables, counters and directory"))
 
-    def _late(self, label, timeout):
+    def _late(self, label: str, timeout: float) -> str:
         state, status = self._read("STATE"), self._registers.read("STATUS")
         if state & QueueStateBits.WAITING:
             advice = (f"signal the event, or end the wait with "
@@ -252,8 +252,8 @@ class CommandQueue:
         return (f"{label} did not complete in {timeout:g} s "
                 f"({describe_queue(self._registers, self.name)}): {advice}")
 
-    def _read(self, name):
+    def _read(self, name: str) -> int:
         return self._registers.read(self._prefix + name)
 
-    def _write(self, name, value):
+    def _write(self, name: str, value: int) -> None:
         self._registers.write(self._prefix + name, value)

@@ -1,25 +1,7 @@
 """Training with PyTorch: embedding tables of any size, and a DLRM checked against plain PyTorch."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:  # for editors and type checkers; loaded on first use otherwise
-    from .collection.collection import HotEmbeddingBagCollection as HotEmbeddingBagCollection
-    from .collection.embedding import HotEmbedding as HotEmbedding
-    from .collection.embedding_bag import HotEmbeddingBag as HotEmbeddingBag
-    from .conversion import convert as convert
-    from .features.configs import TableConfig as TableConfig
-    from .features.ids import NgramIds as NgramIds
-    from .features.ids import ids_of as ids_of
-    from .optim.rules import SGD as SGD
-    from .optim.rules import Adagrad as Adagrad
-    from .optim.rules import Adam as Adam
-    from .optim.rules import PartialRowwiseAdam as PartialRowwiseAdam
-    from .optim.rules import RowwiseAdagrad as RowwiseAdagrad
-    from .pipeline.checkpoint import Checkpoint as Checkpoint
-    from .pipeline.train_pipeline import TrainPipeline as TrainPipeline
-    from .sharded.collection import ShardedEmbeddingBagCollection as ShardedEmbeddingBagCollection
-    from .sharded.ranks import average_gradients as average_gradients
+from typing import TYPE_CHECKING
 
 _HOMES = {
     "HotEmbeddingBagCollection": "collection.collection",
@@ -41,9 +23,26 @@ _HOMES = {
 }
 __all__ = list(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name on first use: the command line reads its options without PyTorch."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+if TYPE_CHECKING:  # for editors and type checkers
+    from .collection.collection import HotEmbeddingBagCollection as HotEmbeddingBagCollection
+    from .collection.embedding import HotEmbedding as HotEmbedding
+    from .collection.embedding_bag import HotEmbeddingBag as HotEmbeddingBag
+    from .conversion import convert as convert
+    from .features.configs import TableConfig as TableConfig
+    from .features.ids import NgramIds as NgramIds
+    from .features.ids import ids_of as ids_of
+    from .optim.rules import SGD as SGD
+    from .optim.rules import Adagrad as Adagrad
+    from .optim.rules import Adam as Adam
+    from .optim.rules import PartialRowwiseAdam as PartialRowwiseAdam
+    from .optim.rules import RowwiseAdagrad as RowwiseAdagrad
+    from .pipeline.checkpoint import Checkpoint as Checkpoint
+    from .pipeline.train_pipeline import TrainPipeline as TrainPipeline
+    from .sharded.collection import ShardedEmbeddingBagCollection as ShardedEmbeddingBagCollection
+    from .sharded.ranks import average_gradients as average_gradients
+else:
+    def __getattr__(name: str) -> object:
+        """Load a public name on first use: the command line reads its options without PyTorch."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

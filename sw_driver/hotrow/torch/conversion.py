@@ -1,5 +1,8 @@
 """Replacement of a model's `nn.EmbeddingBag`s and `nn.Embedding`s by tables of a device."""
 
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
 import torch
 from torch import nn
 
@@ -14,7 +17,8 @@ from .sharded.collection import ShardedEmbeddingBagCollection
 _KINDS = (nn.EmbeddingBag, nn.Embedding)
 
 
-def convert(model, inputs=None, sharded=False, **options):
+def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = None,
+            sharded: bool = False, **options: Any) -> HotEmbeddingBagCollection:
     """Replace every `nn.EmbeddingBag` and `nn.Embedding` of a model in place, and keep the weights.
 
     Convert a part of a model to leave the others as they are.
@@ -66,7 +70,8 @@ def convert(model, inputs=None, sharded=False, **options):
         tables.setdefault(bag, TableConfig(
             name.replace(".", "/"), bag.num_embeddings, bag.embedding_dim,
             bag.mode if isinstance(bag, nn.EmbeddingBag) else "sum", bag.weight.dtype))
-    kind = ShardedEmbeddingBagCollection if sharded else HotEmbeddingBagCollection
+    kind: type[HotEmbeddingBagCollection] = (
+        ShardedEmbeddingBagCollection if sharded else HotEmbeddingBagCollection)
     collection = kind(tables.values(), initialise=False, **options)
     hot = {}
     for bag, config in tables.items():
@@ -92,7 +97,8 @@ def convert(model, inputs=None, sharded=False, **options):
     return collection
 
 
-def _replacement(bag, collection, name):
+def _replacement(bag: nn.EmbeddingBag | nn.Embedding, collection: HotEmbeddingBagCollection,
+                 name: str) -> HotEmbeddingBag:
     """The HotEmbeddingBag or HotEmbedding of a table."""
     if isinstance(bag, nn.EmbeddingBag):
         return HotEmbeddingBag(bag.num_embeddings, bag.embedding_dim, bag.mode,
@@ -102,13 +108,13 @@ def _replacement(bag, collection, name):
                         collection=collection, name=name)
 
 
-def _refuse_call(*_, **__):
+def _refuse_call(*_: object, **__: object) -> NoReturn:
     raise Error("this module was replaced by convert(), and its weights do not train: call the "
                 "module that the model has in its place (a plain list of modules keeps old ones, "
                 "an nn.ModuleList does not)")
 
 
-def _refuse_gradient(_):
+def _refuse_gradient(_: torch.Tensor) -> NoReturn:
     raise Error("a gradient reached a weight that convert() replaced, by a penalty on a parameter "
                 "that was listed before: use weight_decay of the collection's optimizer")
 
@@ -116,16 +122,17 @@ def _refuse_gradient(_):
 class _Announcement:
     """Announces, before a forward of a model, all calls of its bags to their collection."""
 
-    def __init__(self, modules, inputs):
+    def __init__(self, modules: Mapping[str, HotEmbeddingBag],
+                 inputs: Callable[..., dict[str, Any]]):
         self._modules, self._inputs = modules, inputs
 
-    def __call__(self, model, arguments, named):
+    def __call__(self, model: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         collection = next(iter(self._modules.values())).collection
         if torch.is_grad_enabled() and collection.store.coming() is None:  # else it was prefetched
             collection.calls.announce(joined_bags(self._modules, self._inputs(*arguments, **named)))
 
 
-def _check_untied(model, name, bag):
+def _check_untied(model: nn.Module, name: str, bag: nn.EmbeddingBag | nn.Embedding) -> None:
     """Raise Error if another module of the model uses the bag's weight."""
     users = [f"{other}.{key}" for other, module in model.named_modules()
              for key, parameter in module.named_parameters(recurse=False)

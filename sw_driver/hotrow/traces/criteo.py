@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import files
 from .scaling import signed_log1p
@@ -18,7 +19,7 @@ KAGGLE_CARDINALITIES = (
     5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572)
 
 
-def open_criteo(path, hash_rows=None):
+def open_criteo(path: str, hash_rows: int | None = None) -> StoredTrace:
     """Read a file in the format of the Kaggle and 1TB data sets, gzip or not.
 
     Categorical values are numbered by first appearance in their column, or modulo `hash_rows`; a
@@ -48,12 +49,12 @@ def open_criteo(path, hash_rows=None):
     return StoredTrace(f"criteo:{path}", CATEGORICAL, ids, dense, label)
 
 
-def hashed(values, rows):
+def hashed(values: NDArray[np.int64], rows: int) -> NDArray[np.uint32]:
     """Values int64[N] modulo `rows`: uint32[N]; a missing value, -1, is the last row."""
     return (values % rows).astype(np.uint32)
 
 
-def by_first_appearance(values):
+def by_first_appearance(values: NDArray[np.int64]) -> NDArray[np.uint32]:
     """Number the distinct values from 0 in order of first appearance: uint32[N]."""
     _, first, group = np.unique(values, return_index=True, return_inverse=True)
     number = np.empty(len(first), np.uint32)

@@ -1,6 +1,9 @@
 """A generated trace whose hot rows change over time."""
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from .synthetic import SyntheticTrace
 
@@ -29,12 +32,12 @@ class Rotation:
         In [0, 1): the part of the period that has passed for the ring of rank 0 at batch 0.
     """
 
-    def __init__(self, rows, period, phase):
+    def __init__(self, rows: int, period: int, phase: float):
         self.period, self.phase = period, phase
         self.parts = min(PARTS, rows)
         self.part_rows = rows // self.parts
 
-    def __call__(self, rank, index):
+    def __call__(self, rank: NDArray[np.int64], index: int) -> NDArray[np.int64]:
         """Places int64[n] of ranks int64[n] in batch `index`."""
         part, ring = np.divmod(rank, self.part_rows)
         ahead = ((self.phase + ring * _GOLDEN) % 1.0 * self.period).astype(np.int64)
@@ -56,7 +59,8 @@ class DriftingTrace(SyntheticTrace):
         Batches in which the hot set is replaced, if it is at most 1 / `PARTS` of the rows.
     """
 
-    def __init__(self, name, cardinalities, slope, period=PERIOD, seed=0):
+    def __init__(self, name: str, cardinalities: Sequence[int], slope: float, period: int = PERIOD,
+                 seed: int = 0):
         super().__init__(name, cardinalities, slope, seed=seed)
         self.period = period
         start = np.random.default_rng([seed, 2]).random()
@@ -64,5 +68,5 @@ class DriftingTrace(SyntheticTrace):
             Rotation(rows, period, (start + column / len(self.cardinalities)) % 1.0)
             for column, rows in enumerate(self.cardinalities)]
 
-    def _rows(self, column, rank, index):
+    def _rows(self, column: int, rank: NDArray[np.int64], index: int) -> NDArray[np.int64]:
         return super()._rows(column, self._rotations[column](rank, index), index)

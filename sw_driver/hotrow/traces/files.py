@@ -3,16 +3,21 @@
 import gzip
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..contract.extras import advice
 from .trace import TraceError
 
+if TYPE_CHECKING:  # which takes long to load
+    import polars
+
 LARGEST_ID, LARGEST_HASHED = 2**32 - 1, 2**63 - 1
 
 
-def read_text(path, header):
+def read_text(path: str | Path, header: bool) -> "polars.DataFrame":
     """All cells of a file separated by tabs, commas or semicolons, or of Parquet, as text.
 
     Parameters
@@ -60,14 +65,15 @@ def read_text(path, header):
     return frame
 
 
-def _first_line(path):
+def _first_line(path: Path) -> bytes:
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     with (gzip.open if packed else open)(path, "rb") as file:
         return file.readline(1 << 20)
 
 
-def integers(text, name, first_line, base=10):
+def integers(text: "polars.Series", name: str, first_line: int,
+             base: int = 10) -> NDArray[np.int64]:
     """Cells as integers.
 
     Parameters
@@ -89,7 +95,7 @@ def integers(text, name, first_line, base=10):
     TraceError
         Naming the line of a cell that is not an integer.
     """
-    def read(cells):
+    def read(cells: "polars.Series") -> tuple["polars.Series", "polars.Series"]:
         found = cells.str.strip_chars().str.to_integer(base=base, strict=False)
         return found, (found.is_null() & text.is_not_null()).arg_true()
 
@@ -103,7 +109,8 @@ def integers(text, name, first_line, base=10):
     return numbers.fill_null(-1).to_numpy().astype(np.int64)
 
 
-def ids(text, name, first_line, hash_rows=None):
+def ids(text: "polars.Series", name: str, first_line: int,
+        hash_rows: int | None = None) -> NDArray[np.uint32]:
     """Cells as row ids 0 to 2**32 - 1, modulo `hash_rows` if given: uint32[N]; see `integers`."""
     numbers = integers(text, name, first_line)
     missing = text.is_null().to_numpy()
@@ -120,7 +127,7 @@ def ids(text, name, first_line, hash_rows=None):
     return (numbers if hash_rows is None else numbers % hash_rows).astype(np.uint32)
 
 
-def labels(text, name, first_line):
+def labels(text: "polars.Series", name: str, first_line: int) -> NDArray[np.float32]:
     """Cells as labels, as float32[N] of 0 and 1."""
     numbers = _floats(text)
     wrong = ~np.isin(numbers, (0.0, 1.0))
@@ -131,7 +138,7 @@ def labels(text, name, first_line):
     return numbers.astype(np.float32)
 
 
-def floats(text, name, first_line):
+def floats(text: "polars.Series", name: str, first_line: int) -> NDArray[np.float64]:
     """Cells as float64[N], NaN where a cell is empty."""
     numbers = _floats(text)
     wrong = ~np.isfinite(numbers) & text.is_not_null().to_numpy()
@@ -141,14 +148,15 @@ def floats(text, name, first_line):
     return numbers
 
 
-def _floats(text):
+def _floats(text: "polars.Series") -> NDArray[np.float64]:
     import polars
 
     numbers = text.str.strip_chars().cast(polars.Float64, strict=False)
     return numbers.fill_null(float("nan")).to_numpy().copy()
 
 
-def _cell(name, first_line, at, value, complaint, remedy=""):
+def _cell(name: str, first_line: int, at: int, value: str | None, complaint: str,
+          remedy: str = "") -> TraceError:
     shown = "" if value is None else f", not {value!r}"
     return TraceError(f"column {name!r}, line {first_line + int(at)}: {complaint}{shown}"
                       f"{remedy}")

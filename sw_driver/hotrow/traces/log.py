@@ -1,6 +1,10 @@
 """Traces from tab- or comma-separated files with a header."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from . import files
 from .scaling import signed_log1p
@@ -10,7 +14,10 @@ LONGEST_BAG = np.iinfo(np.uint16).max
 FIRST_LINE = 2  # the header is line 1
 
 
-def group(key, ids, dense, label):
+def group(key: NDArray[Any], ids: NDArray[np.uint32], dense: NDArray[np.float32],
+          label: NDArray[np.float32] | None) -> tuple[
+              NDArray[np.uint32], NDArray[np.uint16], NDArray[np.float32],
+              NDArray[np.float32] | None]:
     """Combine each run of rows with the same key into one sample.
 
     A column's bag holds the distinct ids of the run in order of first appearance: a value that the
@@ -61,7 +68,9 @@ def group(key, ids, dense, label):
     )
 
 
-def open_log(path, ids=(), label=None, dense=(), bag=None, rows=None, hash_rows=None):
+def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
+             dense: Sequence[str] = (), bag: str | None = None, rows: Sequence[int] | None = None,
+             hash_rows: int | None = None) -> StoredTrace:
     """Read a file, gzip or not, whose first line names its columns.
 
     The columns are separated by tabs, or by commas if the first line has no tab.
@@ -113,7 +122,7 @@ def open_log(path, ids=(), label=None, dense=(), bag=None, rows=None, hash_rows=
     return StoredTrace(str(path), ids, numbers, features, clicks, lengths, rows)
 
 
-def _check_rows(ids, numbers, rows):
+def _check_rows(ids: Sequence[str], numbers: NDArray[np.uint32], rows: Sequence[int]) -> None:
     if len(rows) != len(ids):
         raise TraceError(f"{len(rows)} row counts for {len(ids)} id columns")
     for column, name in enumerate(ids):

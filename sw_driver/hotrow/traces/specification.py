@@ -1,8 +1,10 @@
 """Opening the trace that the text of `--trace` names."""
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar
 
 from ..command.options import TRACES
 from .criteo import open_criteo
@@ -11,12 +13,15 @@ from .log import open_log
 from .synthetic import CRITEO_SLOPE, SyntheticTrace, criteo_shape
 from .trace import Trace, TraceError
 
+N = TypeVar("N", int, float)
 SAMPLE = "sample"  # a short log of this package: clicked, item, user, price
 GENERATED_TABLES, GENERATED_ROWS = 26, 2**20
 
 
-def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
-               tables=GENERATED_TABLES, table_rows=GENERATED_ROWS, hash_rows=None) -> Trace:
+def open_trace(spec: str, ids: Sequence[str] = (), label: str | None = None,
+               dense: Sequence[str] = (), bag: str | None = None, rows: Sequence[int] | None = None,
+               seed: int = 0, tables: int = GENERATED_TABLES, table_rows: int = GENERATED_ROWS,
+               hash_rows: int | None = None) -> Trace:
     """Open a trace.
 
     Parameters
@@ -69,14 +74,14 @@ def open_trace(spec, ids=(), label=None, dense=(), bag=None, rows=None, seed=0,
     return generators[kind](spec, arguments, seed, tables, table_rows)
 
 
-def _zipf(spec, arguments, seed, tables, rows):
+def _zipf(spec: str, arguments: list[str], seed: int, tables: int, rows: int) -> Trace:
     if not 1 <= len(arguments) <= 2:
         raise _malformed(spec, "zipf:S[:rows]")
     slope = _number(spec, arguments[0], float, "slope")
     return SyntheticTrace(spec, [_rows(spec, arguments[1:], rows)] * tables, slope, seed=seed)
 
 
-def _drift(spec, arguments, seed, tables, rows):
+def _drift(spec: str, arguments: list[str], seed: int, tables: int, rows: int) -> Trace:
     if not 1 <= len(arguments) <= 3:
         raise _malformed(spec, "drift:S[:rows[:period]]")
     slope = _number(spec, arguments[0], float, "slope")
@@ -89,33 +94,33 @@ def _drift(spec, arguments, seed, tables, rows):
     return DriftingTrace(spec, cardinalities, slope, period, seed)
 
 
-def _uniform(spec, arguments, seed, tables, rows):
+def _uniform(spec: str, arguments: list[str], seed: int, tables: int, rows: int) -> Trace:
     if len(arguments) > 1:
         raise _malformed(spec, "uniform[:rows]")
     return SyntheticTrace(spec, [_rows(spec, arguments, rows)] * tables, 0.0, seed=seed)
 
 
-def _single(spec, arguments, seed, tables, rows):
+def _single(spec: str, arguments: list[str], seed: int, tables: int, rows: int) -> Trace:
     if arguments:
         raise _malformed(spec, "single")
     return SyntheticTrace(spec, [rows] * tables, None, seed=seed)
 
 
-def _criteo(spec, arguments, seed, tables, rows):
+def _criteo(spec: str, arguments: list[str], seed: int, tables: int, rows: int) -> Trace:
     if len(arguments) > 1:
         raise _malformed(spec, "criteo-shape[:S]")
     slope = _number(spec, arguments[0], float, "slope") if arguments else CRITEO_SLOPE
     return criteo_shape(slope, seed)
 
 
-def _rows(spec, arguments, default):
+def _rows(spec: str, arguments: list[str], default: int) -> int:
     rows = _number(spec, arguments[0], int, "number of rows") if arguments else default
     if not 1 <= rows <= 2**32:
         raise TraceError(f"trace {spec!r}: a table has 1 to 2**32 rows, not {rows}")
     return rows
 
 
-def _number(spec, text, kind, what):
+def _number(spec: str, text: str, kind: type[N], what: str) -> N:
     try:
         number = kind(text)
     except ValueError:
@@ -125,5 +130,5 @@ def _number(spec, text, kind, what):
     return number
 
 
-def _malformed(spec, form):
+def _malformed(spec: str, form: str) -> TraceError:
     return TraceError(f"trace {spec!r} does not read as {form}")

@@ -5,8 +5,10 @@ time, and no memory grows with the number of rows.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .criteo import CATEGORICAL, DENSE, KAGGLE_CARDINALITIES
 from .trace import Samples, Trace
@@ -17,7 +19,7 @@ SIGNAL_ROWS = 20_000  # columns with more rows carry no signal: most of their ro
 BIAS = -1.6  # log-odds; with the signal's spread about a quarter of the labels are 1
 
 
-def ranks(uniform, rows, slope):
+def ranks(uniform: NDArray[np.float64], rows: int, slope: float) -> NDArray[np.int64]:
     """Draw ranks 0 to rows - 1 whose frequency falls with rank as (rank + 1) ** -slope.
 
     The first ranks are drawn by their exact probabilities, all others by the inverse of the
@@ -42,7 +44,7 @@ def ranks(uniform, rows, slope):
     is_log = math.isclose(slope, 1.0)
     tail = math.log(high / low) if is_log else (high**power - low**power) / power
     weight = uniform * (below[-1] + tail)
-    drawn = np.searchsorted(below, weight, side="right")
+    drawn: NDArray[np.int64] = np.searchsorted(below, weight, side="right")
     far = np.flatnonzero(drawn == head)
     beyond = weight[far] - below[-1]
     place = low * np.exp(beyond) if is_log else (low**power + beyond * power) ** (1.0 / power)
@@ -53,7 +55,7 @@ def ranks(uniform, rows, slope):
 class Scramble:
     """A seeded bijection of 0 to rows - 1 that scatters neighbouring ranks over the table."""
 
-    def __init__(self, rows, rng):
+    def __init__(self, rows: int, rng: np.random.Generator):
         self.rows = rows
         self.factor = int(rng.integers(1, rows + 1))
         while math.gcd(self.factor, rows) != 1:
@@ -61,7 +63,7 @@ class Scramble:
         self.factor %= max(rows, 2)
         self.offset = int(rng.integers(rows))
 
-    def __call__(self, rank):
+    def __call__(self, rank: NDArray[np.int64]) -> NDArray[np.int64]:
         """Places int64[n] of ranks int64[n]; exact for up to 2**32 rows."""
         product = rank.astype(np.uint64) * np.uint64(self.factor) + np.uint64(self.offset)
         return (product % np.uint64(self.rows)).astype(np.int64)
@@ -86,7 +88,8 @@ class SyntheticTrace(Trace):
 
     synthetic, labelled, samples = True, True, None
 
-    def __init__(self, name, cardinalities, slope, dense_columns=0, seed=0, columns=None):
+    def __init__(self, name: str, cardinalities: Sequence[int], slope: float | None,
+                 dense_columns: int = 0, seed: int = 0, columns: Sequence[str] | None = None):
         self.name, self.cardinalities = name, tuple(cardinalities)
         self.columns = tuple(columns or (f"C{i + 1}" for i in range(len(self.cardinalities))))
         self.dense_columns, self.slope, self.seed = dense_columns, slope, seed
@@ -97,7 +100,7 @@ class SyntheticTrace(Trace):
         small = [c for c, rows in enumerate(self.cardinalities) if rows <= SIGNAL_ROWS]
         self._signal = small or list(range(len(self.cardinalities)))
 
-    def batch(self, index, batch_size):
+    def batch(self, index: int, batch_size: int) -> Samples:
         rng = np.random.default_rng([self.seed, 1, batch_size, index])
         ids = np.empty((batch_size, len(self.cardinalities)), np.uint32)
         for column, scramble in enumerate(self._scrambles):
@@ -111,19 +114,19 @@ class SyntheticTrace(Trace):
         label = rng.random(batch_size) < 1 / (1 + np.exp(-(score + BIAS)))
         return Samples(ids, None, dense, label.astype(np.float32))
 
-    def _rows(self, column, rank, index):
+    def _rows(self, column: int, rank: NDArray[np.int64], index: int) -> NDArray[np.int64]:
         """Rows int64[B] of the ranks drawn for a column of batch `index`."""
         return self._scrambles[column](rank)
 
-    def _score(self, ids, dense):
+    def _score(self, ids: NDArray[np.uint32], dense: NDArray[np.float32]) -> NDArray[np.float64]:
         """float64[B]: the learnable part of the log-odds."""
-        score = 1.5 * (dense @ self._dense_weights)
+        score: NDArray[np.float64] = 1.5 * (dense @ self._dense_weights)
         for column in self._signal:
             score += hidden_weight(ids[:, column], self._salts[column]) / len(self._signal) ** 0.5
         return score
 
 
-def hidden_weight(ids, salt):
+def hidden_weight(ids: NDArray[np.uint32], salt: np.uint64) -> NDArray[np.float64]:
     """A fixed pseudo-random weight in [-1.75, 1.75), unit variance, per id (splitmix64)."""
     mixed = ids.astype(np.uint64) + salt
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -132,7 +135,7 @@ def hidden_weight(ids, salt):
     return ((mixed >> np.uint64(11)).astype(np.float64) / 2**53 - 0.5) * 12**0.5
 
 
-def criteo_shape(slope=CRITEO_SLOPE, seed=0):
+def criteo_shape(slope: float = CRITEO_SLOPE, seed: int = 0) -> SyntheticTrace:
     """A trace with the table sizes and dense columns of Criteo's Kaggle data set."""
     return SyntheticTrace(f"criteo-shape:{slope:g}", KAGGLE_CARDINALITIES, slope,
                           len(DENSE), seed, CATEGORICAL)

@@ -1,10 +1,11 @@
 """The interface of a trace: batches of ids, dense features and labels, by number."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..contract.errors import Error
 
@@ -29,10 +30,10 @@ class Samples:
         0 or 1.
     """
 
-    ids: np.ndarray
-    lengths: np.ndarray | None
-    dense: np.ndarray
-    label: np.ndarray | None
+    ids: NDArray[np.uint32]
+    lengths: NDArray[np.uint16] | None
+    dense: NDArray[np.float32]
+    label: NDArray[np.float32] | None
 
     def __len__(self) -> int:
         return len(self.dense)
@@ -43,14 +44,14 @@ class Samples:
         return self.ids.nbytes + (0 if self.lengths is None else self.lengths.nbytes)
 
     @property
-    def bag_lengths(self) -> np.ndarray:
+    def bag_lengths(self) -> NDArray[np.int64]:
         """int64[B * T]: ids per bag, sample-major."""
         if self.lengths is None:
             return np.ones(self.ids.size, np.int64)
         return self.lengths.astype(np.int64).ravel()
 
     @property
-    def lookup_columns(self) -> np.ndarray:
+    def lookup_columns(self) -> NDArray[np.int64]:
         """int64[n]: the column of each id, in the order of the flat ids."""
         bags = self.bag_lengths
         columns = (self.ids if self.lengths is None else self.lengths).shape[1]
@@ -121,7 +122,10 @@ class StoredTrace(Trace):
 
     synthetic = False
 
-    def __init__(self, name, columns, ids, dense, label, lengths=None, cardinalities=None):
+    def __init__(self, name: str, columns: Iterable[str], ids: NDArray[np.uint32],
+                 dense: NDArray[np.float32], label: NDArray[np.float32] | None,
+                 lengths: NDArray[np.uint16] | None = None,
+                 cardinalities: Sequence[int] | None = None):
         self.name, self.columns = name, tuple(columns)
         self.samples, self.dense_columns = dense.shape
         self.labelled = label is not None
@@ -130,7 +134,7 @@ class StoredTrace(Trace):
             self._first = np.r_[0, np.cumsum(lengths.astype(np.int64).sum(axis=1))]
         self.cardinalities = tuple(cardinalities or self._largest_ids())
 
-    def batch(self, index, batch_size):
+    def batch(self, index: int, batch_size: int) -> Samples:
         first = index * batch_size
         last = min(first + batch_size, len(self._dense))
         span = slice(first, last)
@@ -140,7 +144,7 @@ class StoredTrace(Trace):
         label = None if self._label is None else self._label[span]
         return Samples(ids, lengths, self._dense[span], label)
 
-    def _largest_ids(self):
+    def _largest_ids(self) -> Iterator[int]:
         if self._lengths is None:
             return (int(largest) + 1 for largest in self._ids.max(axis=0))
         column = np.repeat(np.tile(np.arange(len(self.columns)), len(self._dense)),

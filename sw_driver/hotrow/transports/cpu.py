@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..contract.errors import DeviceError, Error
 from ..contract.generated import QUEUES, REGISTERS, check_geometry
@@ -48,7 +49,7 @@ _PROTOTYPES = {
 }
 
 
-def _bound(library):
+def _bound(library: ctypes.CDLL) -> ctypes.CDLL:
     for name, (result, arguments) in _PROTOTYPES.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -59,11 +60,11 @@ class _Addresses:
     """Device addresses of arrays, congruent to the host's modulo 64, in pages of their own with an
     unmapped page after them. Released ones are used again only after all others."""
 
-    def __init__(self, address_width):
+    def __init__(self, address_width: int):
         self._next, self._end = _FIRST_ADDRESS, 1 << address_width
         self._pages: dict[int, int] = {}  # end by first page
 
-    def place(self, array):
+    def place(self, array: NDArray[np.uint8]) -> int:
         span = -(-(array.ctypes.data % _LINE + array.size) // _PAGE) * _PAGE + _PAGE
         start = self._next
         if start + span > self._end:
@@ -71,10 +72,10 @@ class _Addresses:
         self._pages[start], self._next = start + span, start + span
         return start + array.ctypes.data % _LINE
 
-    def release(self, address):
+    def release(self, address: int) -> None:
         del self._pages[address // _PAGE * _PAGE]
 
-    def _gap(self, span):
+    def _gap(self, span: int) -> int:
         start = _FIRST_ADDRESS
         for first, end in sorted(self._pages.items()):
             if start + span <= first:
@@ -111,13 +112,13 @@ class CpuTransport:
         path = native_library()._name
         self._library, self._short = _bound(ctypes.CDLL(path)), _bound(ctypes.PyDLL(path))
         fields = _Geometry(*(int(getattr(geometry, name)) for name in GEOMETRY_FIELDS))
-        self._handle = self._library.card_open(ctypes.byref(fields), threads)
+        self._handle: int = self._library.card_open(ctypes.byref(fields), threads)
         if not self._handle:
             raise RuntimeError(
                 f"memory or threads ran out for a card of {geometry.directory_sets} sets and "
                 f"{threads} threads: open it with fewer slots or threads")
         self._addresses = _Addresses(geometry.address_width)
-        self._arrays: dict[int, np.ndarray] = {}
+        self._arrays: dict[int, NDArray[np.uint8]] = {}
         self._closed, self._process = False, os.getpid()
 
     @property
@@ -128,14 +129,15 @@ class CpuTransport:
 
     def read_register(self, offset: int) -> int:
         """Read the 32-bit register at a byte offset."""
-        return self._short.card_read_register(self._card, offset)
+        value: int = self._short.card_read_register(self._card, offset)
+        return value
 
     def write_register(self, offset: int, value: int) -> None:
         """Write the 32-bit register at a byte offset."""
         library = self._short if offset in _DOORBELLS else self._library
         library.card_write_register(self._card, offset, value)
 
-    def attach(self, array: np.ndarray, writable: bool) -> int:
+    def attach(self, array: NDArray[np.uint8], writable: bool) -> int:
         """Make a one-dimensional uint8 array part of the device's memory; return its address."""
         if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
             raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
@@ -221,7 +223,7 @@ def with_slots(geometry: Any, slots: int) -> Any:
     if not isinstance(slots, int) or not 1 <= slots <= per_set * _MOST_SETS:
         raise ValueError(f"slots must be 1 to {per_set * _MOST_SETS}, not {slots!r}")
 
-    def sets(entries, least):
+    def sets(entries: int, least: int) -> int:
         return 1 << (max(-(-slots // entries), least) - 1).bit_length()
 
     return replace(

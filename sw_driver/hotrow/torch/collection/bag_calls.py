@@ -1,9 +1,12 @@
 """The calls of a converted model's bags as one batch: one plan whatever the number of bags."""
 
+from __future__ import annotations
+
 from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, count, pairwise, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,7 +14,19 @@ from ...contract.errors import BatchError, Error
 from ...kernels.library import library
 from ...kernels.pooling import pool_bags, sum_blocks
 from ..features.bags import Bags, GridBags
-from ..optim.leaf import Held, in_backward
+from ..features.configs import TableConfig
+from ..features.grouping import Request
+from ..features.layout import FeatureLayout
+from ..optim.gradients import LocatedRows
+from ..optim.leaf import Held
+from ..optim.lookup import Lookup, LookupPart
+from ..optim.staging import GradientStage
+from ..store.base import Store
+from .rows_parameter import RowsParameter
+from .trained_batches import TrainedBatches
+
+if TYPE_CHECKING:
+    from .embedding_bag import HotEmbeddingBag
 
 
 class BagCalls:
@@ -19,25 +34,42 @@ class BagCalls:
 
     The first call of a bag looks the whole batch up, which was prefetched or announced; the others
     find their results.
+
+    Parameters
+    ----------
+    tables : sequence of TableConfig
+    layout : FeatureLayout
+    store : Store
+    batches : TrainedBatches
+    staging : GradientStage
+        Gets the gradients of the lookups.
+
+    Attributes
+    ----------
+    leaves : dict of int to RowsParameter
+        Of the bag of each table.
     """
 
-    def __init__(self):
-        self.leaves: dict[int, Any] = {}  # by table, the RowsParameter of its bag
+    def __init__(self, tables: Sequence[TableConfig], layout: FeatureLayout, store: Store,
+                 batches: TrainedBatches, staging: GradientStage) -> None:
+        self._tables, self._layout, self._store = tables, layout, store
+        self._batches, self._staging = batches, staging
+        self.leaves: dict[int, RowsParameter] = {}
         self._announced: Bags | None = None
         self._source: Bags | None = None
         self._joined = False  # whether a batch of several calls was looked up
         # By table, of each call that was not made: feature, result, ids.
-        self._open: dict[int, deque] = {}
+        self._open: dict[int, deque[tuple[int, torch.Tensor, torch.Tensor | None]]] = {}
 
-    def announce(self, bags):
+    def announce(self, bags: Bags) -> None:
         """Expect calls with these Bags."""
         self._announced = bags if bags.features > 1 else None
 
-    def drop(self):
+    def drop(self) -> None:
         """Forget the results that nobody asked for."""
         self._open, self._source = {}, None
 
-    def expected(self, table, ids):
+    def expected(self, table: int, ids: Any) -> torch.Tensor | None:
         """The result of the next call of a table, if it has these ids [samples, 1]; else None."""
         calls = self._open.get(table)
         if not calls:
@@ -48,78 +80,109 @@ class BagCalls:
             return None
         return calls.popleft()[1]
 
-    def result(self, collection, bags):
+    def result(self, bags: Bags) -> torch.Tensor | None:
         """The result of a call, float32[samples, dim]; None if it is no part of a batch."""
         found = self._next(bags)
         if found is not None:
             return found
-        source = self._coming(collection)
+        source = self._coming()
         if source is not None and _feature_of(source, bags) is not None:
-            self._begin(collection, source)
+            self._begin(source)
             return self._next(bags)
-        if source is None and not (self._joined and repeats(collection.store)):
+        if source is None and not (self._joined and self._batches.repeats):
             return None
-        found = self._repeated(collection, bags)
+        found = self._repeated(bags)
         if found is None and self._announced is not None:
-            name = collection.tables[bags.tables[0]].name
+            name = self._tables[bags.tables[0]].name
             raise Error(f"the call of bag {name!r} with {bags.lookups} ids is not the one that was "
                         f"announced: `inputs` gives the arguments of every call of every bag")
         return found
 
-    def _coming(self, collection):
+    def _coming(self) -> Bags | None:
         """The Bags of all calls that begin with this one, or None."""
         if self._announced is not None:
             return self._announced
-        coming = collection.store.coming()
-        if coming is None or coming.source.features < 2:
-            return None
-        part = collection.part
-        return coming.source if part is None else coming.source.rows(part)
+        coming = self._batches.coming
+        return None if coming is None or coming.features < 2 else coming
 
-    def _begin(self, collection, source):
+    def _begin(self, source: Bags) -> None:
         self.drop()
         self._announced, self._joined = None, True
-        request, located, pending = collection.take(source)
-        lookup = collection.lookup_of(request, located)
+        request, located, pending = self._batches.take(source)
+        lookup = self._lookup_of(request, located)
         pending.add(lookup)
-        dims = [collection.tables[table].embedding_dim for table in source.tables]
 
-        def some(features):
-            return lookup_of_features(collection, request, located, features)
+        def some(features: Sequence[int]) -> Lookup:
+            return self._lookup_of_features(request, located, features)
 
         self._source = source
-        columns = source.grid.split(1, dim=1) if isinstance(source, GridBags) else repeat(None)
-        for call in zip(count(), self._called(source.tables, lookup, dims, some), columns,
-                        strict=False):
+        columns: Iterable[torch.Tensor | None] = (
+            source.grid.split(1, dim=1) if isinstance(source, GridBags) else repeat(None))
+        for call in zip(count(), self._called(source.tables, lookup, some), columns, strict=False):
             self._open.setdefault(source.tables[call[0]], deque()).append(call)
 
-    def _next(self, bags):
+    def _next(self, bags: Bags) -> torch.Tensor | None:
         """The result of the next call of a table, if it is this one."""
         calls = self._open.get(bags.tables[0])
-        if not calls or not _is_feature(self._source, calls[0][0], bags):
+        if not calls or self._source is None or not _is_feature(self._source, calls[0][0], bags):
             return None
         return calls.popleft()[1]
 
-    def _repeated(self, collection, bags):
+    def _repeated(self, bags: Bags) -> torch.Tensor | None:
         """The result of a call that was made before: of a batch that was taken, or None."""
-        for request, located, pending in collection.store.open_batches():
+        for request, located, pending in self._store.open_batches():
             feature = _feature_of(request.source, bags)
             if request.source.features > 1 and feature is not None:
-                lookup = lookup_of_features(collection, request, located, [feature])
+                lookup = self._lookup_of_features(request, located, [feature])
                 pending.add(lookup)
-                dims = [collection.tables[bags.tables[0]].embedding_dim]
-                return self._called(bags.tables, lookup, dims, None)[0]
+                return self._called(bags.tables, lookup, None)[0]
         return None
 
-    def _called(self, tables, lookup, dims, some):
-        return CalledLookup.apply(lookup, dims, some, *[self.leaves[table] for table in tables])
+    def _called(self, tables: Sequence[int], lookup: Lookup,
+                some: Callable[[Sequence[int]], Lookup] | None) -> tuple[torch.Tensor, ...]:
+        """The result of each feature, of one of these tables."""
+        dims = [self._tables[table].embedding_dim for table in tables]
+        found: tuple[torch.Tensor, ...] = CalledLookup.apply(
+            lookup, dims, some, *[self.leaves[table] for table in tables])
+        return found
+
+    def _lookup_of(self, request: Request, located: list[LocatedRows]) -> Lookup:
+        """The Lookup of pooled bags whose rows were located."""
+        return self._staging.lookups(
+            request, located, self._layout.bag_layouts(request), pooled=True)[0]
+
+    def _lookup_of_features(self, request: Request, located: list[LocatedRows],
+                            features: Sequence[int]) -> Lookup:
+        """A Lookup of some features, ascending, of the caller's Bags that were looked up."""
+        chosen, first = [], 0
+        for segment, rows in zip(request.segments, located, strict=True):
+            places = range(first, first + segment.features)
+            here = [place - first for place in places if request.order[place] in features]
+            first += segment.features
+            if not here:
+                continue
+            starts = list(pairwise(accumulate(segment.counts, initial=0)))
+            samples = request.bags.samples
+
+            def some(values: Any, bounds: Sequence[tuple[int, int]], here: list[int] = here) -> Any:
+                return None if values is None else torch.cat(
+                    [values[slice(*bounds[feature])] for feature in here])
+
+            bags = [(feature * samples, (feature + 1) * samples)
+                    for feature in range(segment.features)]
+            chosen.append(replace(rows, at=some(rows.at, starts), cold=some(rows.cold, starts),
+                                  sums=some(rows.sums, bags)))
+        return self._lookup_of(self._layout.request(
+            request.source.columns(features), "a repeated batch"), chosen)
 
 
 class CalledLookup(torch.autograd.Function):
     """A `Lookup` with a result per feature; features without a gradient are not trained."""
 
     @staticmethod
-    def forward(ctx, lookup, dims, some, *leaves):
+    def forward(ctx: Any, lookup: Lookup, dims: list[int],
+                some: Callable[[Sequence[int]], Lookup] | None,
+                *leaves: RowsParameter) -> tuple[torch.Tensor, ...]:
         """Pool; `some` makes the Lookup of a list of features, each with a RowsLeaf."""
         ctx.lookup, ctx.some, ctx.blocks, ctx.leaves = lookup, some, None, leaves
         ctx.set_materialize_grads(False)
@@ -134,7 +197,7 @@ class CalledLookup(torch.autograd.Function):
         return tuple(each.clone() for each in pooled.split(dims, dim=1))
 
     @staticmethod
-    def backward(ctx, *gradients):
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
         kept = [feature for feature, each in enumerate(gradients)
                 if each is not None and each.numel()]
         reached = [torch.zeros(0, dtype=torch.float32) if feature in kept else None
@@ -148,7 +211,7 @@ class CalledLookup(torch.autograd.Function):
         return None, None, None, *reached
 
     @staticmethod
-    def _stage(ctx, kept, gradients):
+    def _stage(ctx: Any, kept: list[int], gradients: Sequence[Any]) -> None:
         if ctx.blocks is not None and len(kept) == len(gradients):
             ends = accumulate(each.shape[1] for each in gradients)
             by_column = {end - each.shape[1]: each for end, each in zip(
@@ -168,7 +231,7 @@ class _Blocks:
     overlaps the next row: feature f is found at column f * samples * dim of each row.
     """
 
-    def __init__(self, part):
+    def __init__(self, part: LookupPart) -> None:
         self._part, layout = part, part.layout
         self._block = layout.samples * layout.dim
         self._columns = layout.first_columns.tolist()  # in the result of all features
@@ -176,7 +239,7 @@ class _Blocks:
             layout, columns=torch.arange(layout.features) * self._block,
             width=max(0, layout.features - 1) * self._block + layout.dim)
 
-    def pool(self):
+    def pool(self) -> dict[int, torch.Tensor]:
         """The pooled bags of each feature, by column: dict of float32[samples, dim]."""
         layout, located = self._layout, self._part.located
         memory = torch.empty(layout.features * self._block, dtype=torch.float32)
@@ -186,24 +249,19 @@ class _Blocks:
             (layout.dim, 1))
             for feature, column in enumerate(self._columns)}
 
-    def stage(self, gradients):
+    def stage(self, gradients: Mapping[int, torch.Tensor]) -> None:
         """Stage gradients by column."""
         part = self._part
         groups = part.grouper.group(part.located.at)
         sums = sum_blocks([gradients[column] for column in self._columns], groups, part.layout)
         part.staged.add_groups(part.located, part.segment, groups, sums)
 
-    def _rows(self, memory):
+    def _rows(self, memory: torch.Tensor) -> torch.Tensor:
         layout = self._layout
         return memory.as_strided((layout.samples, layout.row_width), (layout.dim, 1))
 
 
-def repeats(store):
-    """Whether a lookup may be one that activation checkpointing repeats inside a backward."""
-    return any(not pending.done for _, _, pending in store.open_batches()) and in_backward()
-
-
-def joined_bags(modules, inputs):
+def joined_bags(modules: Mapping[str, HotEmbeddingBag], inputs: Mapping[str, Any]) -> Bags:
     """The Bags of all calls of a model's bags that train.
 
     Parameters
@@ -247,7 +305,8 @@ def joined_bags(modules, inputs):
                 torch.cat([each.lengths for each in calls] or [no_ids]))
 
 
-def _joined_grid(modules, inputs):
+def _joined_grid(modules: Mapping[str, HotEmbeddingBag],
+                 inputs: Mapping[str, Any]) -> GridBags | None:
     """The Bags of one call per bag with ids int64[samples, 1] each; None of other calls."""
     columns = list(inputs.values())
     if not columns or not all(
@@ -262,38 +321,12 @@ def _joined_grid(modules, inputs):
     return GridBags(tuple(each.table for each in used), _joined(columns))
 
 
-def _joined(columns):
+def _joined(columns: Sequence[torch.Tensor]) -> torch.Tensor:
     """Ids [samples, k] side by side, each column contiguous."""
     return torch.cat([each.T for each in columns]).T
 
 
-def lookup_of_features(collection, request, located, features):
-    """A Lookup of some features, ascending, of the caller's Bags that were looked up."""
-    chosen, first = [], 0
-    for segment, rows in zip(request.segments, located, strict=True):
-        places = range(first, first + segment.features)
-        here = [place - first for place in places if request.order[place] in features]
-        first += segment.features
-        if not here:
-            continue
-        starts = list(pairwise(accumulate(segment.counts, initial=0)))
-        samples = request.bags.samples
-
-        def of_lookups(values, here=here, starts=starts):
-            return None if values is None else torch.cat(
-                [values[slice(*starts[feature])] for feature in here])
-
-        def of_bags(values, here=here, samples=samples):
-            return None if values is None else torch.cat(
-                [values[feature * samples:(feature + 1) * samples] for feature in here])
-
-        chosen.append(replace(rows, at=of_lookups(rows.at), cold=of_lookups(rows.cold),
-                              sums=of_bags(rows.sums)))
-    some = collection.layout.request(request.source.columns(features), "a repeated batch")
-    return collection.lookup_of(some, chosen)
-
-
-def _is_feature(source, feature, bags):
+def _is_feature(source: Bags, feature: int, bags: Bags) -> bool:
     """Whether Bags of one feature are that feature of others."""
     if isinstance(source, GridBags) and isinstance(bags, GridBags):
         return source.tables[feature] == bags.tables[0] and torch.equal(
@@ -301,7 +334,7 @@ def _is_feature(source, feature, bags):
     return source.columns([feature]).equals(bags)
 
 
-def _feature_of(source, bags):
+def _feature_of(source: Bags, bags: Bags) -> int | None:
     """The feature of Bags that Bags of one feature are, or None."""
     return next((feature for feature, table in enumerate(source.tables)
                  if table == bags.tables[0] and _is_feature(source, feature, bags)), None)

@@ -1,48 +1,68 @@
 """The contents of a collection's tables, by name."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
+
+import torch
+
 from ...contract.errors import Error
+from ..features.configs import TableGroup
+from .lifecycle import Lifecycle
+from .rows_parameter import RowsParameter
+from .table_view import TableView
 
-
-class NamedTables(dict):
-    """Contents of tables by name, also as attributes, as the keys of a state dict spell them."""
-
-    def __getattr__(self, name):
-        if name not in self:
-            raise AttributeError(f"there is no table {name!r}")
-        return self[name]
+Contents = tuple[torch.Tensor, torch.Tensor | None]  # weights [rows, dim], state
 
 
 class TableContents:
-    """Views of the tables of some groups; slots may hold later values."""
+    """Views of the tables of some groups; slots may hold later values.
 
-    def __init__(self, groups):
+    Attributes
+    ----------
+    copied : bool
+        Whether the views are copies.
+    """
+
+    copied = False
+
+    def __init__(self, groups: Sequence[TableGroup]) -> None:
         self._groups = tuple(groups)
 
-    def table(self, name):
+    def table(self, name: str) -> Contents:
         """One table: (weights [rows, dim], state or None)."""
         group, local = self.locate(name)
         return self._groups[group].tables.table(local)
 
-    def contiguous(self, name, tensor):
+    def contiguous(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """A part of the table of that name as a contiguous tensor: itself or a copy."""
         return self._groups[self.locate(name)[0]].tables.contiguous(tensor)
 
-    def exists(self, name):
+    def exists(self, name: str) -> bool:
         """Whether the table is in a file that existed."""
         group, local = self.locate(name)
         return self._groups[group].tables.has_contents(local)
 
-    def assign(self, name, weights=None, state=None):
+    def assign(self, name: str, weights: torch.Tensor | None = None,
+               state: torch.Tensor | None = None) -> None:
         """Write one table, or its first rows, while no slot holds a row of it."""
         for here, given in zip(self.table(name), (weights, state), strict=True):
             if given is not None:
+                assert here is not None, "a table without state gets none"
                 here[:len(given)].copy_(given)
 
-    def sha256(self):
+    def sha256(self) -> str:
         """Digests of all rows, then of all state, group after group."""
         return "-".join(group.tables.sha256() for group in self._groups)
 
-    def locate(self, name):
+    def first(self, name: str) -> tuple[int, int]:
+        """Group of the table of that name, and flat row of its row 0."""
+        group, local = self.locate(name)
+        return group, int(self._groups[group].tables.first[local])
+
+    def locate(self, name: str) -> tuple[int, int]:
         """(group, place in the group) of the table of that name."""
         for index, group in enumerate(self._groups):
             for local, config in enumerate(group.configs):
@@ -50,3 +70,58 @@ class TableContents:
                     return index, local
         names = (config.name for group in self._groups for config in group.configs)
         raise Error(f"there is no table {name!r}: expected one of {', '.join(names)}")
+
+
+class NamedTables(Mapping[str, SimpleNamespace]):
+    """Tables by name, also as attributes, each with `weight` and `state`, which stay up to date.
+
+    Parameters
+    ----------
+    names : sequence of str
+    contents : TableContents
+    lifecycle : Lifecycle
+        Brings the tables up to date.
+    rows : RowsParameter
+        Of the collection; its `requires_grad` is that of every weight.
+    """
+
+    def __init__(self, names: Sequence[str], contents: TableContents, lifecycle: Lifecycle,
+                 rows: RowsParameter) -> None:
+        self._names, self._contents = tuple(names), contents
+        self._lifecycle, self._rows = lifecycle, rows
+
+    def __getitem__(self, name: str) -> SimpleNamespace:
+        if name not in self._names:
+            raise KeyError(name)
+        weight, state = self.table(name, self._rows)
+        return SimpleNamespace(weight=weight, state=state)
+
+    def __getattr__(self, name: str) -> SimpleNamespace:
+        if name.startswith("__") or name not in self._names:
+            raise AttributeError(f"there is no table {name!r}")
+        return self[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def table(self, name: str, rows: RowsParameter | None = None,
+              ) -> tuple[TableView, TableView | None]:
+        """One table: (weights [rows, dim], state or None).
+
+        `rows` is the RowsParameter of the module whose `weight` the weights are, if any.
+        """
+        copied = self._contents.copied
+        if copied:
+            self._lifecycle.flush()
+        weights, state = self._contents.table(name)
+        return (TableView.of(weights, self._lifecycle, rows, copied),
+                None if state is None else TableView.of(state, self._lifecycle, copied=copied))
+
+    def saved(self, name: str, rows: RowsParameter | None = None) -> TableView:
+        """The rows of a table for a state dict, contiguous: a copy where state lies between."""
+        self._lifecycle.flush()
+        return TableView.of(self._contents.table(name)[0], self._lifecycle, rows,
+                            self._contents.copied, partial(self._contents.contiguous, name))

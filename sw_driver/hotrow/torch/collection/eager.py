@@ -1,12 +1,16 @@
 """Calls that `torch.compile` leaves to Python, and that tracing and transforms cannot have."""
 
 import sys
+from collections.abc import Callable
 from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
 from ...contract.errors import Error
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _REFUSED = ("a lookup of hotrow cannot be traced, exported or transformed by torch.func: it needs "
             "the ids of each batch, and gradients of rows are staged by backward()")
 
@@ -15,11 +19,11 @@ class _Probe(torch.autograd.Function):
     """PyTorch refuses it inside a transform of `torch.func`, because it has no `setup_context`."""
 
     @staticmethod
-    def forward(ctx):
+    def forward(ctx: Any) -> None:
         return None
 
 
-def _transformed():
+def _transformed() -> bool:
     try:
         _Probe.apply()
     except RuntimeError:
@@ -27,7 +31,7 @@ def _transformed():
     return False
 
 
-def outside_compile(method):
+def outside_compile(method: Callable[P, R]) -> Callable[P, R]:
     """Make `torch.compile` break its graph at a method, and leave what the method calls alone.
 
     Where no value of a tensor is known, or a call is recorded to be repeated, it is refused.
@@ -35,12 +39,12 @@ def outside_compile(method):
     `torch.compiler.disable` would load `torch._dynamo`, which takes seconds; this waits until
     somebody else has.
     """
-    disabled = None
+    disabled: Callable[P, R] | None = None
 
     @wraps(method)
-    def call(*arguments, **named):
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
         nonlocal disabled
-        if torch.jit.is_tracing() or torch.compiler.is_exporting():
+        if torch.jit._trace.is_tracing() or torch.compiler.is_exporting():
             raise Error(_REFUSED)
         if "torch._dynamo" in sys.modules and disabled is None:
             disabled = torch.compiler.disable(method)

@@ -1,5 +1,7 @@
 """`HotEmbedding`: one table, called as `torch.nn.Embedding` is."""
 
+from typing import Any
+
 import torch
 
 from ..features.bags import Bags
@@ -22,15 +24,16 @@ class HotEmbedding(HotEmbeddingBag):
         As in `HotEmbeddingBag`.
     """
 
-    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, **options):
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
+                 **options: Any) -> None:
         super().__init__(num_embeddings, embedding_dim, "sum", padding_idx=padding_idx, **options)
 
-    def _bags(self, input, offsets=None, per_sample_weights=None):
+    def _bags(self, input: Any, offsets: Any, per_sample_weights: Any) -> Bags:
         column = host_tensor(input, "input").reshape(-1, 1)
         return super()._bags(column, offsets, per_sample_weights)
 
     @outside_compile
-    def forward(self, input):
+    def forward(self, input: Any) -> torch.Tensor:  # type: ignore[override]
         """Rows [*, embedding_dim] of integers [*]."""
         input = host_tensor(input, "input")
         column = input.reshape(-1, 1)
@@ -38,11 +41,11 @@ class HotEmbedding(HotEmbeddingBag):
         if self.padding_idx is not None:
             with torch.no_grad():
                 padding = Bags.of([self.table], torch.tensor([[self.padding_idx]]))
-                row = self.collection.lookup(padding, training=False)[0]
+                row = self.collection.lookups.by_feature(padding, False, self.rows)[0]
             mask = (column == self.padding_idx).to(found.device)
             found = torch.where(mask, row.to(found.dtype), found)
         return found.reshape(*input.shape, self.embedding_dim)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return (f"{self.num_embeddings}, {self.embedding_dim}, padding_idx={self.padding_idx}, "
                 f"cache={self.collection.mode!r}")

@@ -1,5 +1,10 @@
 """`HotEmbeddingBag`: one table, called as `torch.nn.EmbeddingBag` is."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
 import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
@@ -11,7 +16,11 @@ from ..features.inputs import host_tensor, weights_of
 from .collection import HotEmbeddingBagCollection
 from .eager import outside_compile
 from .result_dtype import followed, unchanged
-from .rows_parameter import TableParameters, refuse_scripting, rows_of
+from .row_optimizer import RowOptimizer
+from .rows_parameter import RowsParameter, TableParameters, refuse_scripting, rows_of
+from .table_view import TableView
+
+Self = TypeVar("Self", bound="HotEmbeddingBag")
 
 
 class HotEmbeddingBag(nn.Module):
@@ -42,8 +51,12 @@ class HotEmbeddingBag(nn.Module):
     optimizer : RowOptimizer
     """
 
-    def __init__(self, num_embeddings, embedding_dim, mode="mean", include_last_offset=False,
-                 padding_idx=None, *, cache="scratchpipe", collection=None, name="bag", **options):
+    rows: RowsParameter
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean",
+                 include_last_offset: bool = False, padding_idx: int | None = None, *,
+                 cache: str = "scratchpipe", collection: HotEmbeddingBagCollection | None = None,
+                 name: str = "bag", **options: Any) -> None:
         super().__init__()
         self._parameters = TableParameters()
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
@@ -63,19 +76,22 @@ class HotEmbeddingBag(nn.Module):
         self._show_rows()
 
     @property
-    def collection(self):
+    def collection(self) -> HotEmbeddingBagCollection:
+        """The owner of the table."""
         return self._shared[0]
 
     @property
-    def optimizer(self):
+    def optimizer(self) -> RowOptimizer:
+        """The optimizer of the rows of the collection."""
         return self.collection.optimizer
 
-    def bags(self, input, offsets=None, per_sample_weights=None):
+    def bags(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Bags:
         """Bags of the arguments, as `collection.prefetch` takes them."""
-        return self.collection.agree(lambda: self._bags(input, offsets, per_sample_weights),
-                                     "a batch was refused, because of an input")
+        return self.collection.layout.agree(
+            lambda: self._bags(input, offsets, per_sample_weights),
+            "a batch was refused, because of an input")
 
-    def _bags(self, input, offsets, per_sample_weights):
+    def _bags(self, input: Any, offsets: Any, per_sample_weights: Any) -> Bags:
         input = host_tensor(input, "input")
         per_sample_weights = weights_of(per_sample_weights, "per_sample_weights")
         if per_sample_weights is not None and per_sample_weights.shape != input.shape:
@@ -102,7 +118,8 @@ class HotEmbeddingBag(nn.Module):
                        include_last_offset=last)
 
     @outside_compile
-    def forward(self, input, offsets=None, per_sample_weights=None):
+    def forward(self, input: Any, offsets: Any = None,
+                per_sample_weights: Any = None) -> torch.Tensor:
         """Pooled bags [samples, embedding_dim]; arguments as in `nn.EmbeddingBag`.
 
         The result has the table's dtype, or the floating-point dtype of the last `to()` of the
@@ -114,68 +131,74 @@ class HotEmbeddingBag(nn.Module):
             if found is not None:
                 return found if found.dtype == self._dtype else found.to(self._dtype)
         bags = self.bags(input, offsets, per_sample_weights)
-        return self.collection.lookup(bags, self.training, rows_of(self))[0].to(self._dtype)
+        return self.collection.lookups.by_feature(
+            bags, self.training, rows_of(self))[0].to(self._dtype)
 
-    def _show_rows(self):
-        self.rows = self.collection.leaf(self.table)
+    def _show_rows(self) -> None:
+        self.rows = RowsParameter.of(self.collection.staging, self.table)
+        self.collection.calls.leaves[self.table] = self.rows
+        self.collection.optimizer.show(self.rows)
 
-    def __prepare_scriptable__(self):
+    def __prepare_scriptable__(self) -> None:
         refuse_scripting()
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_parameters": TableParameters(), "_trains": self.rows.trains}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         trains = state.pop("_trains")
-        super().__setstate__(state)
+        nn.Module.__setstate__(self, state)
         self._show_rows()
         self.rows.requires_grad_(trains)
 
-    def _apply(self, fn, recurse=True):
+    def _apply(self: Self, fn: Callable[[torch.Tensor], torch.Tensor],
+               recurse: bool = True) -> Self:
         """Follow a change of dtype by the model: results have it, rows keep theirs."""
         rows = self.collection.tables[self.table].dtype
         self._dtype = followed(fn, self._dtype, f"table {self.name!r} has {rows} rows")
         with unchanged(self):
-            return super()._apply(fn, recurse)
+            nn.Module._apply(self, fn, recurse)
+        return self
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draw the rows as `nn.EmbeddingBag` does; the row of `padding_idx` is zero."""
         weights = torch.empty(self.num_embeddings, self.embedding_dim, dtype=torch.float32)
         weights = nn.init.normal_(weights.to(self.collection.tables[self.table].dtype))
         if self.padding_idx is not None:
             weights[self.padding_idx] = 0
-        self.collection.reset_cache_states()
+        self.collection.lifecycle.reset()
         self.collection.contents.assign(self.name, weights)
 
     @property
-    def weight(self):
+    def weight(self) -> TableView:
         """A TableView of the table's rows, which stays up to date; no parameter."""
-        return self.collection.table(self.name, self.rows)[0]
+        return self.collection.embeddings.table(self.name, self.rows)[0]
 
     @weight.setter
-    def weight(self, value):
+    def weight(self, value: Any) -> None:
         raise Error("the weight of a table of hotrow is no attribute to assign: write into it in "
                     "place, or assign weight.data")
 
     @property
-    def state(self):
+    def state(self) -> TableView | None:
         """A view of the optimizer's state of the table's rows, or None."""
         return self.collection.table(self.name)[1]
 
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
-        destination[prefix + "weight"] = self.collection.saved_weight(
-            self.name, self.rows if keep_vars else None)
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str,
+                            keep_vars: bool) -> None:
+        self.collection.saved.save(
+            {self.name: prefix}, destination, self.rows if keep_vars else None)
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *arguments):
-        self.collection.reset_cache_states()
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str,
+                              local_metadata: Any, *arguments: Any) -> None:
         self.collection.saved.load({self.name: prefix}, state_dict, prefix, *arguments)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return (f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}, "
                 f"cache={self.collection.mode!r}")
 
 
-def check_convertible(name, bag):
+def check_convertible(name: str, bag: nn.EmbeddingBag | nn.Embedding) -> None:
     """Check an `nn.EmbeddingBag` or `nn.Embedding`.
 
     Raises

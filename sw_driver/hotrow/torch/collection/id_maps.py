@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,11 +15,8 @@ from ...contract.errors import Error
 from ...ids import IdMap, initial_rows
 from ..features.bags import Bags
 from ..features.configs import TableConfig
-
-if TYPE_CHECKING:
-    from ..optim.rules import Rule
-    from ..store.base import Store
-    from .contents import TableContents
+from ..store.base import Store
+from .contents import TableContents
 
 KEPT = 16  # batches after its last lookup in which an id keeps its row, at least
 
@@ -39,16 +36,19 @@ class MappedBags:
 class Assignment:
     """A Rule whose step replaces rows by its gradients, and starts their state again."""
 
-    name, rounding_seed, plain = "assignment", None, True
+    name, lr, plain = "assignment", 0.0, True
+    rounding_seed: int | None = None
 
-    def __init__(self, initial: float):
+    def __init__(self, initial: float) -> None:
         self.initial = initial
 
-    def update(self, weights, values, state=None):
+    def update(self, weights: torch.Tensor, values: torch.Tensor,
+               state: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The rows, and the state of a row that has not trained."""
         return values, None if state is None else torch.full_like(state, self.initial)
 
-    def rounded(self, weights, dtype, keys=None):
+    def rounded(self, weights: torch.Tensor, dtype: torch.dtype,
+                keys: torch.Tensor | None = None) -> torch.Tensor:
         """The rows, which are then rounded to nearest."""
         return weights
 
@@ -90,6 +90,11 @@ class IdMaps:
     tables : sequence of TableConfig
     seed : int
         Of the maps, and of the rows that begin.
+    contents : TableContents
+    store : Store
+        Gets the rows that begin.
+    initial : float
+        State of a row that begins.
 
     Attributes
     ----------
@@ -97,8 +102,10 @@ class IdMaps:
         By the table's number.
     """
 
-    def __init__(self, tables: tuple[TableConfig, ...], seed: int):
-        self._tables = tables
+    def __init__(self, tables: tuple[TableConfig, ...], seed: int, contents: TableContents,
+                 store: Store, initial: float) -> None:
+        self._tables, self._contents = tables, contents
+        self._store, self._initial_state = store, initial
         self.maps = {
             number: IdMap(config.num_embeddings, config.admission, config.expiry, seed + number)
             for number, config in enumerate(tables) if config.ids == "any"}
@@ -140,7 +147,7 @@ class IdMaps:
         self._again.extendleft(reversed(self._planned))
         self._planned.clear()
 
-    def begin(self, bags: Bags, contents: TableContents, store: Store, rule: Rule) -> None:
+    def begin(self, bags: Bags) -> None:
         """Write the rows that begin with a batch that was taken, and not looked up."""
         if not bags.lookups:
             return
@@ -152,7 +159,7 @@ class IdMaps:
                 continue
             rows = [row for row in torch.cat(looked_up).unique().tolist() if row in ids_of]
             if rows:
-                self._write(number, rows, contents, store, rule)
+                self._write(number, rows)
                 for row in rows:
                     del ids_of[row]
 
@@ -176,7 +183,11 @@ class IdMaps:
         return file.getvalue()
 
     def load(self, state: bytes) -> None:
-        """Continue from `state`.
+        """Continue from `state`; errors as in `loading`."""
+        self.loading(state)()
+
+    def loading(self, state: bytes) -> Callable[[], None]:
+        """A call that continues from `state`.
 
         Raises
         ------
@@ -206,30 +217,35 @@ class IdMaps:
             raise
         except Exception as error:
             raise Error(f"this is no state of maps of ids ({error})") from error
-        for each in maps.values():
-            each.completed = 0  # until the next batch is planned
-        self.maps, self._begin, self._again = maps, begin, again
-        self._planned.clear()
-        self.trained()
 
-    def load_saved(self, key: str, state_dict: Mapping[str, Any], missing: list[str],
-                   messages: list[str]) -> None:
-        """Load as `nn.Module` does: what is missing or wrong goes into the lists."""
+        def load() -> None:
+            for each in maps.values():
+                each.completed = 0  # until the next batch is planned
+            self.maps, self._begin, self._again = maps, begin, again
+            self._planned.clear()
+            self.trained()
+
+        return load
+
+    def loading_saved(self, key: str, state_dict: Mapping[str, Any], missing: list[str],
+                      messages: list[str]) -> Callable[[], None] | None:
+        """As `loading`, where `nn.Module` loads: what is missing or wrong goes into the lists."""
         if key not in state_dict:
             missing.append(key)
-            return
+            return None
         try:
-            self.load(state_dict[key])
+            return self.loading(state_dict[key])
         except Error as error:
             messages.append(f"{key}: {error}")
+            return None
 
-    def changes(self, since: int, contents: TableContents) -> dict[str, TableChanges]:
+    def changes(self, since: int) -> dict[str, TableChanges]:
         """As `HotEmbeddingBagCollection.changes`; tables are up to date."""
         found = {}
         for number, each in self.maps.items():
             name, changes = self._tables[number].name, each.changes(since)
             rows = torch.from_numpy(changes.rows)
-            weights = contents.table(name)[0][rows].clone()
+            weights = self._contents.table(name)[0][rows].clone()
             begin = self._begin[number]
             for place in (place for place, row in enumerate(rows.tolist()) if row in begin):
                 weights[place] = self._initial(number, [int(rows[place])])[0].to(weights.dtype)
@@ -238,7 +254,7 @@ class IdMaps:
                 torch.from_numpy(changes.removed.view(np.int64)))
         return found
 
-    def _next(self, bags):
+    def _next(self, bags: Bags) -> MappedBags:
         rows: list[torch.Tensor | None] = [None] * bags.features
         if not bags.lookups:  # stores take such a batch without a record
             return MappedBags(bags, rows)
@@ -263,19 +279,19 @@ class IdMaps:
                 rows[place] = part
         return MappedBags(bags, rows)
 
-    def _found(self, number, ids):
+    def _found(self, number: int, ids: torch.Tensor) -> torch.Tensor:
         rows = self.maps[number].find(ids.numpy())
         if self._begin[number]:
             rows[np.isin(rows, list(self._begin[number]))] = 0  # not written yet
         return torch.from_numpy(rows)
 
-    def _write(self, number, rows, contents, store, rule):
-        group, local = contents.locate(self._tables[number].name)
-        flat = torch.tensor(rows) + int(store.groups[group].tables.first[local])
-        store.apply(group, flat, self._initial(number, rows).to(store.slot_memory.device),
-                    Assignment(rule.initial))
+    def _write(self, number: int, rows: list[int]) -> None:
+        group, first = self._contents.first(self._tables[number].name)
+        self._store.apply(group, torch.tensor(rows) + first,
+                          self._initial(number, rows).to(self._store.slot_memory.device),
+                          Assignment(self._initial_state))
 
-    def _initial(self, number, rows):
+    def _initial(self, number: int, rows: list[int]) -> torch.Tensor:
         config, ids = self._tables[number], self._begin[number]
         return torch.from_numpy(initial_rows(
             np.array([ids[row] for row in rows], np.uint64), config.embedding_dim,

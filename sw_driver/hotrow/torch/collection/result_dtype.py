@@ -1,13 +1,16 @@
 """The dtype of results, which follows the model, while rows keep theirs."""
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import nn
 
 from ...contract.errors import Error
 
 
-def followed(fn, dtype, what):
+def followed(fn: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype,
+             what: str) -> torch.dtype:
     """The dtype of results after `fn`, which a model applies to its tensors.
 
     Parameters
@@ -35,7 +38,7 @@ def followed(fn, dtype, what):
 
 
 @contextmanager
-def unchanged(module):
+def unchanged(module: nn.Module) -> Iterator[None]:
     """Keep the RowsParameter of a module from a change of its dtype or device."""
     rows = module._parameters.pop("rows")
     try:

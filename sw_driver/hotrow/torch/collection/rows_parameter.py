@@ -15,7 +15,6 @@ from torch.optim.optimizer import (
 from ...contract.errors import Error
 from ..optim.interrupts import uninterrupted
 from ..optim.leaf import RowsLeaf
-from ..optim.row_optimizer import RowOptimizer
 from ..optim.staging import GradientStage
 
 _TENSOR: Any = torch.Tensor
@@ -33,7 +32,7 @@ _IN_PLACE = frozenset(f"__i{name}__" for name in (
 _HARMLESS = ("detach_", "requires_grad_", "share_memory_", "rename_")
 
 
-def plain(func: Any, args: tuple, kwargs: dict | None = None) -> Any:
+def plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
     """Call a function of PyTorch as if its arguments were plain tensors."""
     return _TENSOR.__torch_function__(func, (), args, kwargs or {})
 
@@ -59,7 +58,7 @@ class RowsParameter(nn.Parameter, RowsLeaf):
     @property
     def trains(self) -> bool:
         """Whether rows train."""
-        return plain(_TRAINS, (self,))
+        return bool(plain(_TRAINS, (self,)))
 
     @property
     def marker(self) -> Any:
@@ -77,7 +76,8 @@ class RowsParameter(nn.Parameter, RowsLeaf):
             self.stage.mark(self, self.grad)
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         result: Any = None
         in_step = any(each.in_step for each in flat(args) if isinstance(each, RowsParameter))
@@ -102,7 +102,8 @@ class DetachedRows(torch.Tensor):
     """A detached RowsParameter, with the same refusals."""
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: Any = None) -> Any:
         return RowsParameter.__torch_function__(func, types, args, kwargs)
 
 
@@ -125,7 +126,8 @@ class RowsGradient(torch.Tensor):
         return found
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: Any = None) -> Any:
         name, result = getattr(func, "__name__", ""), plain(func, args, kwargs)
         tensors = list(flat(args))
         markers = [each for each in flat(args[:1]) if isinstance(each, RowsGradient)]
@@ -136,7 +138,7 @@ class RowsGradient(torch.Tensor):
                 marker._record(name, tensors)
         return result
 
-    def _record(self, name: str, tensors: list) -> None:
+    def _record(self, name: str, tensors: list[torch.Tensor]) -> None:
         staged = [each for each in self._stage.all
                   if any(each.values is tensor for tensor in tensors)]
         if name.endswith("zero_"):
@@ -174,7 +176,7 @@ _REPLACED = frozenset((
     "weight", "weight_orig", "weight_mask", "weight_g", "weight_v", "weight_u", "weight_bar"))
 
 
-class TableParameters(dict):
+class TableParameters(dict[str, nn.Parameter | None]):
     """Parameters of a module that looks up in tables: `rows`, and no `weight`.
 
     Functions of PyTorch that replace a parameter `weight` (pruning, parametrizations, assignment)
@@ -217,7 +219,7 @@ def flat(args: Any) -> Iterator[torch.Tensor]:
 
 def _shown(optimizer: torch.optim.Optimizer) -> list[RowsParameter]:
     """The RowsParameters of an optimizer of other parameters."""
-    if isinstance(optimizer, RowOptimizer):
+    if getattr(optimizer, "of_rows", False):
         return []
     return [each for group in optimizer.param_groups for each in group["params"]
             if type(each) is RowsParameter]

@@ -2,38 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 
 from ...contract.errors import Error
 from ..features.configs import TableConfig
-from .contents import TableContents
+from ..optim.interrupts import raise_saying, uninterrupted
+from .cache import Cache
+from .contents import NamedTables, TableContents
+from .lifecycle import Lifecycle
+from .rows_parameter import RowsParameter
+
+_Given: TypeAlias = tuple[torch.Tensor | None, torch.Tensor | None]  # weights and state
 
 
 class SavedState:
-    """Puts tables into state dicts and loads them, while no slot holds a row.
+    """Puts tables into state dicts, up to date, and loads them into tables without slots.
 
     Parameters
     ----------
     tables : sequence of TableConfig
     contents : TableContents
+    shown : NamedTables
+    lifecycle : Lifecycle
+    cache : Cache
+        Its access counts are state of the optimizer.
 
     Attributes
     ----------
     allow_fewer_rows : bool
         Whether loading takes tables of fewer rows, and leaves the others as they are.
+    whole : bool
+        False after a load that failed when it had begun to write tables.
     """
 
-    def __init__(self, tables: tuple[TableConfig, ...], contents: TableContents) -> None:
+    def __init__(self, tables: Sequence[TableConfig], contents: TableContents,
+                 shown: NamedTables, lifecycle: Lifecycle, cache: Cache) -> None:
         self._tables = {config.name: config for config in tables}
-        self.contents, self.allow_fewer_rows = contents, False
+        self._contents, self._shown, self._lifecycle = contents, shown, lifecycle
+        self._cache, self.allow_fewer_rows, self.whole = cache, False, True
+        self._messages: list[str] | None = None  # of the last load
+        self._loaded: list[str] = []  # tables of that load
+
+    def save(self, prefixes: Mapping[str, str], destination: dict[str, Any],
+             rows: RowsParameter | None = None) -> None:
+        """Save rows of tables, by name with the prefix of their keys."""
+        for name, of_table in prefixes.items():
+            destination[of_table + "weight"] = self._shown.saved(name, rows)
 
     def load(self, prefixes: Mapping[str, str], state_dict: Mapping[str, Any], prefix: str,
              strict: bool, missing_keys: list[str], unexpected_keys: list[str],
-             error_msgs: list[str]) -> None:
-        """Load rows of tables, by name with the prefix of their keys, as `nn.Module` loads."""
+             error_msgs: list[str], also: Callable[[], None] | None = None) -> None:
+        """Load rows of tables, by name with the prefix of their keys, as `nn.Module` loads, and
+        `also` what belongs to them; nothing if this or an earlier module has found an error."""
+        self._lifecycle.reset()
+        if error_msgs is not self._messages:
+            self._messages, self._loaded = error_msgs, []
+        found: dict[str, _Given] = {}
+        messages: list[str] = []
         # "rows" is of no elements, where somebody adds all parameters.
         known = {prefix + "_extra_state", prefix + "rows"}
         for name, of_table in prefixes.items():
@@ -42,25 +70,36 @@ class SavedState:
             given, shape = state_dict.get(key), [config.num_embeddings, config.embedding_dim]
             if given is None:
                 missing_keys.append(key)
+            elif not isinstance(given, torch.Tensor) or given.is_meta:
+                messages.append(f"{key} is no tensor with contents, but {type(given).__name__}")
             elif self._takes(given, shape):
-                self.contents.assign(name, given)
+                found[name] = given, None
             else:
                 fewer = given.shape[1:] == torch.Size(shape[1:]) and len(given) < shape[0]
-                error_msgs.append(
+                messages.append(
                     f"{key} has shape {list(given.shape)}, and the table {shape}"
                     + "; allow_fewer_rows of the collection takes the first rows" * fewer)
         if strict:
             unexpected_keys += [key for key in state_dict
                                 if key.startswith(prefix) and key not in known]
+        if messages and self._loaded:
+            messages.append(f"{_quoted(self._loaded)} were loaded before, and no other table of "
+                            f"their collection")
+        error_msgs += messages
+        if not error_msgs:
+            self._write(found, also)
+            self._loaded += found
 
     def row_states(self) -> dict[str, torch.Tensor]:
         """State of each table that has any, by name; contiguous."""
-        states = {name: self.contents.table(name)[1] for name in self._tables}
-        return {name: self.contents.contiguous(name, state) for name, state in states.items()
+        self._lifecycle.flush()
+        states = {name: self._contents.table(name)[1] for name in self._tables}
+        return {name: self._contents.contiguous(name, state) for name, state in states.items()
                 if state is not None}
 
     def load_row_states(self, states: Mapping[str, torch.Tensor]) -> None:
         """Set the state of every table."""
+        self._lifecycle.reset()
         own = self.row_states()
         if set(own) != set(states):
             raise Error(f"expected the state of tables {sorted(own)}, got {sorted(states)}")
@@ -68,11 +107,48 @@ class SavedState:
             if not self._takes(state, list(own[name].shape)):
                 raise Error(f"the state of table {name!r} has shape {list(state.shape)}, and the "
                             f"table's has {list(own[name].shape)}")
-        for name, state in states.items():
-            self.contents.assign(name, state=state)
+        self._write({name: (None, state) for name, state in states.items()})
+
+    def access_counts(self) -> torch.Tensor | None:
+        """The device's access counts, int64[3, n] as in `Cache`, of always the same shape: with a
+        column per counter; None without any."""
+        counts = self._cache.access_counts()
+        if counts is None:
+            return None
+        missing = self._cache.counters - counts.shape[1]
+        return torch.nn.functional.pad(counts, (0, max(0, missing)))
+
+    def load_access_counts(self, counts: torch.Tensor) -> None:
+        """Set the device's access counts."""
+        self._cache.set_access_counts(counts)
+
+    def _write(self, tables: Mapping[str, _Given], also: Callable[[], None] | None = None) -> None:
+        """Write (weights, state) of tables; an interrupt waits, and an error names the tables that
+        have changed."""
+        begun: list[str] = []
+        with uninterrupted():
+            try:
+                for name, given in tables.items():
+                    begun.append(name)
+                    self.whole = False
+                    self._contents.assign(name, *given)
+                if also is not None:
+                    also()
+                self.whole = True
+            except BaseException as error:
+                changed = [*self._loaded, *begun]
+                if not changed:
+                    raise
+                raise_saying(error, (
+                    f"the tables that were loaded before, the last perhaps in part, are "
+                    f"{_quoted(changed)}: load again, which writes all of them"))
 
     def _takes(self, given: torch.Tensor, expected: list[int]) -> bool:
         """Whether loading takes a tensor of that shape."""
         shape = list(given.shape)
         return shape == expected or (
             self.allow_fewer_rows and shape[1:] == expected[1:] and shape < expected)
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(map(repr, names))

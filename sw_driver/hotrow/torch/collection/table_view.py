@@ -1,5 +1,7 @@
 """`TableView`: a table as `weight` and `state_dict()` show it, where a module has a parameter."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 from weakref import ref
@@ -7,7 +9,8 @@ from weakref import ref
 import torch
 
 from ...contract.errors import Error
-from .rows_parameter import changes, flat, plain
+from .lifecycle import Lifecycle
+from .rows_parameter import RowsParameter, changes, flat, plain
 
 _TENSOR: Any = torch.Tensor
 
@@ -31,14 +34,16 @@ class TableView(torch.Tensor):
     _key: Any
 
     @classmethod
-    def of(cls, table, owner=None, rows=None, copied=False, contiguous=None):
+    def of(cls, table: torch.Tensor, owner: Lifecycle | None = None,
+           rows: RowsParameter | None = None, copied: bool = False,
+           contiguous: Callable[[torch.Tensor], torch.Tensor] | None = None) -> TableView:
         """A view of a tensor.
 
         Parameters
         ----------
         table : Tensor
-        owner : HotEmbeddingBagCollection, optional
-            Flushed before the view is read or written.
+        owner : Lifecycle, optional
+            Of the table's rows, flushed before the view is read or written.
         rows : RowsParameter, optional
             Of the module whose weight this is; its `requires_grad` is that of the view.
         copied : bool
@@ -48,9 +53,9 @@ class TableView(torch.Tensor):
         """
         trains = rows is not None and rows.trains
         source = table if contiguous and not copied and not table.is_contiguous() else None
-        if source is not None:
+        if source is not None and contiguous is not None:
             table = contiguous(table)
-        view = torch.Tensor._make_subclass(cls, table.detach(), trains)
+        view: TableView = torch.Tensor._make_subclass(cls, table.detach(), trains)
         view._source, view._key = source, None if source is None else _key(owner, source)
         view._rows, view._copied = rows, copied
         view._owner = None if owner is None or copied else ref(owner)
@@ -59,7 +64,8 @@ class TableView(torch.Tensor):
         return view
 
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         given, kwargs = args[0] if args else None, kwargs or {}
         name = getattr(func, "__name__", "")
         if func not in _WITHOUT_CONTENTS:
@@ -83,7 +89,7 @@ class TableView(torch.Tensor):
             return TableView.of(result, copied=True)
         return result
 
-    def _refresh(self):
+    def _refresh(self) -> None:
         owner = self._owner and self._owner()
         if owner is None:
             return
@@ -92,37 +98,37 @@ class TableView(torch.Tensor):
             self._key = _key(owner, self._source)
             plain(_TENSOR.copy_, (plain(_TENSOR.detach, (self,)), self._source))
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return memo.setdefault(id(self), self.detach().clone())
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: Any) -> Any:
         return self.detach().clone().__reduce_ex__(protocol)
 
 
-def _key(owner, source):
-    """Changes with the contents of a table of a collection."""
+def _key(owner: Any, source: Any) -> tuple[int, int]:
+    """Changes with the contents of a table of an owner."""
     return owner.steps, source._version
 
 
-def _shares(tensor, view):
+def _shares(tensor: torch.Tensor, view: torch.Tensor) -> bool:
     """Whether a tensor shows the memory of a view."""
-    return tensor.untyped_storage().data_ptr() == plain(
-        _TENSOR.untyped_storage, (view,)).data_ptr()
+    return bool(tensor.untyped_storage().data_ptr() == plain(
+        _TENSOR.untyped_storage, (view,)).data_ptr())
 
 
-def _refuse_gradient(_):
+def _refuse_gradient(_: Any) -> None:
     raise Error("a gradient reached the weight of a table, by a penalty on it or another use than "
                 "a lookup, and rows train by the gradients of their lookups only: use weight_decay "
                 "of the optimizer, or weight.detach() where nothing is to train")
 
 
-def _data(view):
+def _data(view: Any) -> TableView:
     found = TableView.of(view, copied=view._copied)
     found._owner, found._source, found._key = view._owner, view._source, view._key
     return found
 
 
-def _set_data(view, value):
+def _set_data(view: Any, value: torch.Tensor) -> None:
     if value.shape != view.shape:
         raise Error(f"a table keeps its shape {list(view.shape)}: expected that of data, got "
                     f"{list(value.shape)}")
@@ -131,15 +137,15 @@ def _set_data(view, value):
     view.detach().copy_(value)
 
 
-def _set_requires_grad(view, value=True):
+def _set_requires_grad(view: Any, value: bool = True) -> Any:
     if view._rows is None:
         return plain(_TENSOR.requires_grad_, (view, value))
     view._rows.requires_grad_(value)
     return view
 
 
-def _refuse(what):
-    def refuse(view, *_):
+def _refuse(what: str) -> Callable[..., None]:
+    def refuse(view: Any, *_: Any) -> None:
         if view._rows is not None and view._rows.trains:
             raise Error(f"the weight of a table has no {what}: gradients of rows are staged, see "
                         f"gradients() of the collection")
@@ -147,7 +153,7 @@ def _refuse(what):
     return refuse
 
 
-_HANDLED: dict[Any, Callable] = {
+_HANDLED: dict[Any, Callable[..., Any]] = {
     _TENSOR.data.__get__: _data, _TENSOR.data.__set__: _set_data,
     _TENSOR.requires_grad_: _set_requires_grad,
     _TENSOR.requires_grad.__set__: _set_requires_grad,

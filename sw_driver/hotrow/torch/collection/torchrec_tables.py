@@ -1,8 +1,12 @@
 """The tables of a collection as TorchRec's configs, and initial rows as these draw them."""
 
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
 import torch
 
 from ...contract.errors import Error
+from ..features.configs import TableConfig
 
 
 class TorchRecTables:
@@ -15,16 +19,16 @@ class TorchRecTables:
         The tables as the caller gave them.
     """
 
-    def __init__(self, tables, given):
+    def __init__(self, tables: tuple[TableConfig, ...], given: Sequence[Any]) -> None:
         self._tables = tables
-        self._configs = None if given == tables else list(given)
+        self._configs: list[Any] | None = None if given == tables else list(given)
 
     @property
-    def draw(self):
+    def draw(self) -> bool:
         """Whether the caller gave configs, whose `init_fn` may draw rows."""
         return self._configs is not None
 
-    def configs(self, pooled):
+    def configs(self, pooled: bool) -> list[Any]:
         """EmbeddingBagConfigs, or EmbeddingConfigs of tables that are not pooled.
 
         Raises
@@ -42,7 +46,8 @@ class TorchRecTables:
             self._configs = [torchrec_config(config) for config in self._tables]
         return self._configs
 
-    def drawn(self, tables=None):
+    def drawn(self, tables: Iterable[TableConfig] | None = None,
+              ) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the names of some tables, by default of all, and their initial rows, of a config's
         `init_fn` or uniform in +-1/sqrt(rows), by PyTorch's generator."""
         for config in self._tables if tables is None else tables:
@@ -55,7 +60,7 @@ class TorchRecTables:
             yield config.name, weights
 
 
-def torchrec_config(config):
+def torchrec_config(config: TableConfig) -> Any:
     """TorchRec's config of a TableConfig."""
     from torchrec import DataType, EmbeddingBagConfig, EmbeddingConfig, PoolingType
 

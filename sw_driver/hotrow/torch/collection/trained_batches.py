@@ -1,9 +1,24 @@
 """The batches of a collection that train: their requests, their rows, and their micro-batches."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
 import torch
 
 from ...contract.errors import Error
-from .bag_calls import repeats
+from ..features.bags import Bags
+from ..features.grouping import Request
+from ..features.layout import FeatureLayout
+from ..optim.gradients import LocatedRows
+from ..optim.leaf import in_backward
+from ..store.base import PendingBackward, Store
+from .id_maps import IdMaps
+from .lifecycle import Lifecycle
+
+TakenRows: TypeAlias = tuple[Request, list[LocatedRows], PendingBackward]
+RowsOf: TypeAlias = Callable[[Bags], list[torch.Tensor | None]]
 
 
 class TrainedBatches:
@@ -11,7 +26,12 @@ class TrainedBatches:
 
     Parameters
     ----------
-    collection : HotEmbeddingBagCollection
+    layout : FeatureLayout
+    store : Store
+    lifecycle : Lifecycle
+    mode : str
+        Of the collection.
+    id_maps : IdMaps, optional
 
     Attributes
     ----------
@@ -19,27 +39,36 @@ class TrainedBatches:
         Batches that were taken or dropped: the number of the next one, in messages.
     """
 
-    def __init__(self, collection):
-        self._collection, self.count = collection, 0
+    def __init__(self, layout: FeatureLayout, store: Store, lifecycle: Lifecycle, mode: str,
+                 id_maps: IdMaps | None) -> None:
+        self._layout, self._store, self._lifecycle = layout, store, lifecycle
+        self._mode, self._id_maps, self.count = mode, id_maps, 0
         self._part: tuple[torch.Tensor, bool, bool] | None = None
 
-    def request(self, bags, ahead=0, use="train", rows_of=None):
+    def bags(self, inputs: Any, offsets: Any = None, per_sample_weights: Any = None) -> Bags:
+        """The lookups of a batch, from the arguments of the collection's `forward`: Bags."""
+        return self._layout.agree(
+            lambda: self._layout.bags(inputs, offsets, per_sample_weights),
+            f"batch {self.count} was refused, because of an input")
+
+    def request(self, bags: Bags, ahead: int = 0, use: str = "train",
+                rows_of: RowsOf | None = None) -> Request:
         """Check Bags of the batch that many `ahead` of the next one, by their use: Request.
 
         `rows_of` is as in `FeatureLayout.request`; by default rows are only found.
         """
-        collection = self._collection
-        if bags.weights is not None and collection.store.pools_cold_rows:
+        if bags.weights is not None and self._store.pools_cold_rows:
             raise Error("weights per sample need cold='gathered': the card pools cold rows without")
-        if collection.id_maps is not None and rows_of is None:
-            rows_of = collection.id_maps.find
+        if self._id_maps is not None and rows_of is None:
+            rows_of = self._id_maps.find
         batch = f"batch {self.count + ahead}"
-        return collection.agree(lambda: collection.layout.request(bags, batch, rows_of),
-                                f"{batch} ({use}) was refused, because of an id")
+        return self._layout.agree(lambda: self._layout.request(bags, batch, rows_of),
+                                  f"{batch} ({use}) was refused, because of an id")
 
-    def prefetch(self, bags):
-        """Begin to fetch the rows of Bags that the caller will not change."""
-        store, maps = self._collection.store, self._collection.id_maps
+    def prefetch(self, bags: Bags) -> None:
+        """Begin to fetch the rows of Bags, whose ids are copied."""
+        bags, store, maps = bags.snapshot(), self._store, self._id_maps
+        self._lifecycle.adopt_writes()
         if maps is None:
             store.prefetch(self.request(bags, store.waiting))
             return
@@ -50,29 +79,29 @@ class TrainedBatches:
             maps.refused()
             raise
 
-    def take(self, bags):
-        """Rows of a batch: (Request, list of LocatedRows, PendingBackward)."""
-        collection, store = self._collection, self._collection.store
+    def take(self, bags: Bags) -> TakenRows:
+        """Rows of a batch."""
+        self._lifecycle.adopt_writes()
+        store, maps = self._store, self._id_maps
         request = store.coming(bags)
         comes = request is not None and request.source.equals(bags)
         # Inside backward, activation checkpointing repeats a lookup. Elsewhere a batch is repeated
         # only if another one was prefetched in the next place.
-        if self._part is not None or (request is not None and not comes) or repeats(store):
-            collection.layout.check_weights(bags)
+        if self._part is not None or (request is not None and not comes) or self.repeats:
+            self._layout.check_weights(bags)
             again = store.take_again(bags)
             if again is not None:
                 return again
-        collection.finish()
+        self._lifecycle.finish()
         if self._part is not None:
             request = self.request(bags.snapshot())
             located, pending = store.take_part(request, *self._part)
             self._part = None
             return request, located, pending
-        maps = collection.id_maps
         if request is None:
-            request = self.request(bags.snapshot(), rows_of=maps and maps.take)
+            request = self.request(bags.snapshot(), rows_of=None if maps is None else maps.take)
         else:
-            collection.layout.check_weights(bags)
+            self._layout.check_weights(bags)
             if not comes:
                 raise Error(f"batch {self.count} is not the one that was prefetched in its place "
                             f"({bags.lookups} ids, prefetched {request.source.lookups}): batches "
@@ -82,34 +111,49 @@ class TrainedBatches:
         located, pending = store.take(request)
         self.count += 1
         if maps is not None:
-            maps.begin(request.source, collection.contents, store, collection.optimizer.rule)
+            maps.begin(request.source)
         return request, located, pending
 
-    def skip(self):
+    def skip(self) -> None:
         """Drop the batch that was prefetched first."""
-        collection = self._collection
-        collection.finish()
-        request = collection.store.coming()
+        self._lifecycle.finish()
+        request = self._store.coming()
         if request is not None:
-            collection.store.take(request)
-        if collection.id_maps is not None:
-            collection.id_maps.skip()
-        if request is not None or collection.mode == "resident":  # which prefetches nothing
+            self._store.take(request)
+        if self._id_maps is not None:
+            self._id_maps.skip()
+        if request is not None or self._mode == "resident":  # which prefetches nothing
             self.count += 1
 
-    @property
-    def part(self):
-        """Samples int64[k] of the micro-batch that is to be looked up, or None."""
-        return None if self._part is None else self._part[0]
+    def abandon(self) -> None:
+        """Release prefetched batches that will not be trained."""
+        if self._id_maps is not None:
+            self._id_maps.abandon()
+        self._store.abandon()
+        self._lifecycle.finish()
 
-    def parts(self):
+    @property
+    def repeats(self) -> bool:
+        """Whether a lookup may be one that activation checkpointing repeats inside a backward."""
+        return any(not pending.done
+                   for _, _, pending in self._store.open_batches()) and in_backward()
+
+    @property
+    def coming(self) -> Bags | None:
+        """What is to be looked up next, of the caller: Bags if it was prefetched, else None."""
+        coming = self._store.coming()
+        if coming is None:
+            return None
+        return coming.source if self._part is None else coming.source.rows(self._part[0])
+
+    def parts(self) -> Iterator[torch.Tensor]:
         """Yield the micro-batches of the batch that was prefetched first: int64[k] samples."""
-        collection, micro_batches = self._collection, self._collection.store.micro_batches
-        if micro_batches is None or collection.mode != "hotline" or collection.id_maps is not None:
-            raise Error(f"mode {collection.mode} trains batches whole, and so do tables with "
+        micro_batches = self._store.micro_batches
+        if micro_batches is None or self._mode != "hotline" or self._id_maps is not None:
+            raise Error(f"mode {self._mode} trains batches whole, and so do tables with "
                         f"ids='any': parts() is for mode hotline. Call the collection, or iterate "
                         f"the pipeline instead of calling its train()")
-        collection.finish()
+        self._lifecycle.finish()
         popular = micro_batches.split()
         parts = [part for part in (torch.nonzero(which).squeeze(1)
                                    for which in (popular, ~popular)) if len(part)]

@@ -2,6 +2,7 @@
 
 import warnings
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,7 +12,9 @@ from torch.nn import functional
 from ...contract.errors import BatchError
 from ...kernels.ids import flatten_ids
 from ...operands.batch import Batch
-from .inputs import integers, is_keyed, keyed_bags, lengths_of, paired_bags, weights_of
+from ...operands.table import Table
+from .configs import TableConfig
+from .inputs import integers, is_keyed, keyed_parts, lengths_of, paired_parts, weights_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +39,9 @@ class Bags:
     weights: torch.Tensor | None = None
 
     @classmethod
-    def of(cls, tables, inputs, offsets=None, weights=None, names=(), padding=None,
-           include_last_offset=True, is_weighted=False):
+    def of(cls, tables: Iterable[int], inputs: object, offsets: object = None,
+           weights: object = None, names: Sequence[str] = (), padding: int | None = None,
+           include_last_offset: bool = True, is_weighted: bool = False) -> "Bags":
         """Convert what PyTorch users pass.
 
         Parameters
@@ -67,9 +71,12 @@ class Bags:
             return inputs
         tables = tuple(tables)
         if is_keyed(inputs):
-            bags = keyed_bags(cls, tables, inputs, names, is_weighted)
+            keys, ids, lengths, given = keyed_parts(inputs, names, is_weighted)
+            places = {name: place for place, name in enumerate(keys)}  # the last of a repeated key
+            bags = replace(cls(tuple(range(len(keys))), ids, lengths, given).columns(
+                [places[name] for name in names]), tables=tables)
         elif isinstance(inputs, (list, tuple)):
-            bags = paired_bags(cls, tables, inputs)
+            bags = cls(tables, *paired_parts(len(tables), inputs))
         elif offsets is not None:
             ids = integers(inputs, "indices")
             bags = cls(tables, ids, lengths_of(offsets, len(ids), len(tables), include_last_offset),
@@ -113,43 +120,75 @@ class Bags:
             return [self.samples] * self.features
         return self.lengths.view(self.features, self.samples).sum(1).tolist()
 
-    def equals(self, other):
+    def equals(self, other: "Bags") -> bool:
         """Whether other Bags look up the same, weights aside."""
         return (self.tables == other.tables and torch.equal(self.lengths, other.lengths)
                 and (torch.equal(self.ids, other.ids) if self.ids.dtype == other.ids.dtype
                      else bool((self.ids == other.ids).all())))
 
-    def snapshot(self):
+    def snapshot(self) -> "Bags":
         """The same Bags in memory that the caller cannot change."""
         return replace(self, ids=self.ids.clone(),
                        lengths=self.lengths.clone() if self.lengths.stride(0) else self.lengths)
 
-    def columns(self, order):
+    def columns(self, order: Sequence[int]) -> "Bags":
         """Some features, in the given order: Bags."""
         if list(order) == list(range(self.features)):
             return self
         ids, lengths = self.ids.split(self.counts), self.lengths.view(self.features, self.samples)
-        weights = None if self.weights is None else self.weights.split(self.counts)
         return Bags(tuple(self.tables[each] for each in order),
                     torch.cat([ids[each] for each in order]),
-                    torch.cat([lengths[each] for each in order]),
-                    None if weights is None else torch.cat([weights[each] for each in order]))
+                    torch.cat([lengths[each] for each in order]), self.weights_in(order))
 
-    def rows(self, samples):
+    def weights_in(self, order: Sequence[int]) -> torch.Tensor | None:
+        """Weights of the lookups of some features, in the given order: float32[n] or None."""
+        if self.weights is None or list(order) == list(range(self.features)):
+            return self.weights
+        weights = self.weights.split(self.counts)
+        return torch.cat([weights[each] for each in order])
+
+    def rows(self, samples: torch.Tensor) -> "Bags":
         """Some samples int64[k], in the given order: Bags."""
         chosen = (torch.arange(self.features)[:, None] * self.samples + samples).ravel()
         lookups = lookups_of(self.lengths, chosen)
         return Bags(self.tables, self.ids[lookups], self.lengths[chosen],
                     None if self.weights is None else self.weights[lookups])
 
-    def with_rows(self, rows):
+    def with_rows(self, rows: Iterable[torch.Tensor | None]) -> "Bags":
         """These Bags with rows int64[n] of each feature in place of its ids; None keeps them."""
         ids = zip(self.ids.split(self.counts), rows, strict=True)
         return Bags(self.tables, torch.cat([own.long() if new is None else new
                                             for own, new in ids]), self.lengths, self.weights)
 
-    def checked(self, configs, batch, mode="fatal", limits=None):
-        """These Bags if every id is a row of its table; otherwise the mode decides.
+    def grouped(self, order: Sequence[int], rows: torch.Tensor) -> "Bags | None":
+        """Some features, in the given order, without weights, in memory that no caller has.
+
+        Parameters
+        ----------
+        order : sequence of int
+        rows : int64[features]
+            Of their tables, in that order. Ids are int32 if those of all tables are.
+
+        Returns
+        -------
+        Bags, or None if an id is no row of its table
+        """
+        narrow = not self.features or int(rows.max()) <= NARROW
+        ids, wrong = self._flat(order, rows, torch.int32 if narrow else torch.int64)
+        if wrong >= 0:
+            return None
+        lengths = self.lengths
+        if lengths.stride(0) and list(order) != list(range(self.features)):
+            lengths = lengths.view(self.features, self.samples)[list(order)].view(-1)
+        return Bags(tuple(self.tables[each] for each in order), ids, lengths)
+
+    def _flat(self, order: Sequence[int], rows: torch.Tensor,
+              dtype: torch.dtype) -> tuple[torch.Tensor, int]:
+        return flatten_ids(self.ids, rows, counts=torch.tensor(self.counts, dtype=torch.int64),
+                           dtype=dtype, order=order)
+
+    def bounded(self, configs: Sequence[TableConfig], batch: str, mode: str) -> "Bags":
+        """These Bags, of which an id is no row of its table, with row 0 in its place.
 
         Parameters
         ----------
@@ -157,24 +196,16 @@ class Bags:
         batch : str
             The batch in words, for errors.
         mode : str
-            As FBGEMM's BoundsCheckMode: "fatal" raises, "warning" warns and looks up row 0 instead,
-            "ignore" looks up row 0.
-        limits : int64[features], optional
-            Rows of each feature's table.
+            As FBGEMM's BoundsCheckMode: "fatal" raises, "warning" warns, "ignore" does neither.
 
         Raises
         ------
         BatchError
         """
-        if limits is None:
-            limits = torch.tensor([configs[table].num_embeddings for table in self.tables],
-                                  dtype=torch.int64)
-        first = self._first_wrong(limits)
-        if first < 0:
-            return self
-        limit = torch.repeat_interleave(limits, torch.tensor(self.counts))
-        wrong = (self.ids < 0) | (self.ids >= limit)
-        error = self._wrong(first, configs, batch)
+        rows = torch.tensor([configs[table].num_embeddings for table in self.tables])
+        wrong = (self.ids < 0) | (
+            self.ids >= torch.repeat_interleave(rows, torch.tensor(self.counts)))
+        error = self._wrong(int(wrong.nonzero()[0]), configs, batch)
         if mode == "fatal":
             raise error
         if mode == "warning":
@@ -183,12 +214,7 @@ class Bags:
             warnings.warn(f"{error}{more}: row 0 is looked up instead", stacklevel=2)
         return Bags(self.tables, self.ids.masked_fill(wrong, 0), self.lengths, self.weights)
 
-    def _first_wrong(self, limits):
-        """Position of the first id that is no row of its table, or -1."""
-        return flatten_ids(self.ids, limits, counts=torch.tensor(self.counts, dtype=torch.int64),
-                           dtype=None)[1]
-
-    def _wrong(self, position, configs, batch):
+    def _wrong(self, position: int, configs: Sequence[TableConfig], batch: str) -> BatchError:
         """The error for an id that is not a row of its table."""
         bag = int(torch.searchsorted(self.lengths.cumsum(0), position, right=True))
         feature, sample = divmod(bag, self.samples)
@@ -199,8 +225,8 @@ class Bags:
             position=position, table=self.tables[feature], row=int(self.ids[position]),
             sample=sample, column=feature)
 
-    def device_batch(self, registered):
-        """The device's form of these Bags, which are `checked`: Batch.
+    def device_batch(self, registered: Mapping[int, Table]) -> Batch:
+        """The device's form of these Bags, which are `grouped`: Batch.
 
         A device knows tables and no features. Bags of several features of a table follow one
         another as bags of further samples, and tables with fewer features get empty bags at the
@@ -219,8 +245,14 @@ class Bags:
                              key=lambda each: registered[each].number)
         tables = [registered[each] for each in numbers]
         if self.dense and len(tables) == self.features:
-            return _CheckedBatch(self._device_ids(tables).numpy(), None, self.samples, len(tables),
-                                 tables, True)
+            batch = Batch(self.ids.numpy(), None, self.samples, len(tables), tables, True)
+        else:
+            batch = self._padded_batch(numbers, tables)
+        batch.checked = tuple(each.rows for each in tables)
+        return batch
+
+    def _padded_batch(self, numbers: Sequence[int], tables: Sequence[Table]) -> Batch:
+        """Batch of tables, by their numbers, that have as many features as the one with most."""
         features, lengths = Counter(self.tables), self.lengths
         most = max(features.values())
         if any(features[each] < most for each in numbers):
@@ -228,18 +260,12 @@ class Bags:
                 functional.pad(part, (0, (most - features[each]) * self.samples))
                 for each, part in zip(numbers, lengths.split(
                     [features[each] * self.samples for each in numbers]), strict=True)])
-        ids = self._device_ids(tables).numpy()
+        ids = self.ids.numpy()
         if not lengths.stride(0) or bool((lengths == 1).all()):
-            return _CheckedBatch.dense(ids.reshape(len(numbers), -1), tables, feature_major=True)
-        return _CheckedBatch.jagged(ids, lengths.numpy(), most * self.samples, tables,
-                                    feature_major=True)
+            return Batch.dense(ids.reshape(len(numbers), -1), tables, feature_major=True)
+        return Batch.jagged(ids, lengths.numpy(), most * self.samples, tables, feature_major=True)
 
-    def _device_ids(self, tables):
-        """The ids as int32 where the tables allow it, so that the card reads half the bytes."""
-        narrow = all(each.rows <= NARROW for each in tables)
-        return self.ids.int() if narrow else self.ids
-
-    def _without_padding(self, padding):
+    def _without_padding(self, padding: int) -> "Bags":
         kept = self.ids != padding
         bags = torch.repeat_interleave(torch.arange(len(self.lengths)), self.lengths)
         return Bags(self.tables, self.ids[kept],
@@ -253,26 +279,22 @@ class GridBags(Bags):
     Attributes
     ----------
     grid : int32 or int64 [samples, features]
-    checked_ids : int32[n] or None
-        The ids, feature after feature, once `checked` has found them to be rows.
     """
 
     grid: torch.Tensor
-    checked_ids: torch.Tensor | None
 
-    def __init__(self, tables, grid, weights=None):
-        # Without `ids` and `lengths`, which `__getattr__` makes when somebody asks.
-        self.__dict__.update(tables=tables, grid=grid, weights=weights, checked_ids=None)
+    def __init__(self, tables: tuple[int, ...], grid: torch.Tensor,
+                 weights: torch.Tensor | None = None):
+        # Without `ids` and `lengths`, which are made when somebody asks.
+        self.__dict__.update(tables=tables, grid=grid, weights=weights)
 
-    def __getattr__(self, name):
-        if name == "ids":
-            found = self.grid.T.reshape(-1)
-        elif name == "lengths":
-            found = _ONE.expand(self.grid.numel())  # takes no memory
-        else:
-            raise AttributeError(f"Bags have no attribute {name!r}")
-        self.__dict__[name] = found
-        return found
+    @cached_property
+    def ids(self) -> torch.Tensor:
+        return self.grid.T.reshape(-1)
+
+    @cached_property
+    def lengths(self) -> torch.Tensor:
+        return _ONE.expand(self.grid.numel())  # takes no memory
 
     @property
     def samples(self) -> int:
@@ -286,42 +308,29 @@ class GridBags(Bags):
     def lookups(self) -> int:
         return self.grid.numel()
 
-    def equals(self, other):
+    def equals(self, other: Bags) -> bool:
         if not isinstance(other, GridBags) or self.grid.dtype != other.grid.dtype:
             return super().equals(other)
         return self.tables == other.tables and torch.equal(self.grid, other.grid)
 
-    def snapshot(self):
-        return GridBags(self.tables, self.grid.clone(),
-                        self.weights)
+    def snapshot(self) -> "GridBags":
+        return GridBags(self.tables, self.grid.clone(), self.weights)
 
-    def rows(self, samples):
+    def rows(self, samples: torch.Tensor) -> Bags:
         if self.weights is not None:
             return super().rows(samples)
         return GridBags(self.tables, self.grid[samples])
 
-    def _first_wrong(self, limits):
-        narrow = self.features and int(limits.max()) <= NARROW
-        ids, wrong = flatten_ids(self.grid, limits, dtype=torch.int32 if narrow else None)
-        self.__dict__["checked_ids"] = ids if wrong < 0 else None
-        return wrong
-
-    def _device_ids(self, tables):
-        return super()._device_ids(tables) if self.checked_ids is None else self.checked_ids
-
-
-class _CheckedBatch(Batch):
-    """A batch whose ids `Bags.checked` has checked."""
-
-    def check(self, tables):
-        pass
+    def _flat(self, order: Sequence[int], rows: torch.Tensor,
+              dtype: torch.dtype) -> tuple[torch.Tensor, int]:
+        return flatten_ids(self.grid, rows, dtype=dtype, order=order)
 
 
 _ONE = torch.ones((), dtype=torch.int64)
 NARROW = 1 << 31  # rows of a table whose ids int32 holds
 
 
-def lookups_of(lengths, bags):
+def lookups_of(lengths: torch.Tensor, bags: torch.Tensor) -> torch.Tensor:
     """Indices of the lookups of some bags int64[k], bag after bag: int64[n]."""
     starts, lengths = (lengths.cumsum(0) - lengths)[bags], lengths[bags]
     within = torch.arange(int(lengths.sum())) - torch.repeat_interleave(

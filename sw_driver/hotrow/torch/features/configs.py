@@ -1,12 +1,15 @@
 """The tables of a collection, and groups of tables that share an array."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 
 from ...contract.errors import Error
 from ...ids import Expiry, LeastCount, Probability
+from ..memory.rows import RowKind
 from ..memory.tables import EmbeddingTables
 
 _TORCHREC_DTYPES = {"FP32": torch.float32, "FP16": torch.float16, "BF16": torch.bfloat16}
@@ -58,7 +61,7 @@ class TableConfig:
     expiry: Expiry | None = None
     path: str | os.PathLike[str] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if isinstance(self.feature_names, str):
             raise Error(f"table {self.name!r}: feature_names is a sequence of names, not "
                         f"{self.feature_names!r}")
@@ -89,7 +92,7 @@ class TableConfig:
                         f"keys of state_dict()")
 
 
-def table_config(given):
+def table_config(given: Any) -> TableConfig:
     """A TableConfig from one, or from TorchRec's EmbeddingBagConfig or EmbeddingConfig.
 
     Raises
@@ -120,7 +123,7 @@ class TableNameError(Error, ValueError):
     """A name of several tables: a ValueError, as TorchRec's."""
 
 
-def check_tables(configs):
+def check_tables(configs: Sequence[TableConfig]) -> None:
     """Raise Error if tables do not fit in one collection."""
     if not configs:
         raise Error("a collection needs at least one table")
@@ -146,6 +149,17 @@ def check_tables(configs):
                     f"{', '.join(map(str, sorted(dims)))}")
 
 
+class Rule(Protocol):
+    """What `optim.rules.Rule` says about the state of a row."""
+
+    name: str
+    state: str | None
+    initial: float
+
+    def columns(self, dim: int) -> int:
+        """Numbers of state that follow the `dim` elements of a row."""
+
+
 class TableGroup:
     """Tables with one kind of row, in one array.
 
@@ -168,7 +182,8 @@ class TableGroup:
         of rounding.
     """
 
-    def __init__(self, numbers, configs, rule, tables=None):
+    def __init__(self, numbers: Sequence[int], configs: Sequence[TableConfig], rule: Rule,
+                 tables: EmbeddingTables | None = None):
         self.numbers = tuple(numbers)
         self.configs = tuple(configs[number] for number in numbers)
         first = self.configs[0]
@@ -184,11 +199,11 @@ class TableGroup:
         self.whole_rows = self.tables.whole_rows
 
     @property
-    def kind(self):
+    def kind(self) -> RowKind:
         return self.tables.kind
 
 
-def group_tables(configs, rule):
+def group_tables(configs: Sequence[TableConfig], rule: Rule) -> list[TableGroup]:
     """TableGroups of tables with one dim and dtype, in order of first appearance."""
     kinds: dict[tuple[int, torch.dtype], list[int]] = {}
     for number, config in enumerate(configs):

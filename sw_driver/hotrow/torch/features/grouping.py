@@ -1,11 +1,14 @@
 """A batch's bags by group of tables: the form in which stores look rows up."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import torch
 
 from .bags import Bags
+from .configs import TableGroup
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +26,7 @@ class Segment:
     @property
     def count(self) -> int:
         """Lookups."""
-        return self.lookups.stop - self.lookups.start
+        return int(self.lookups.stop - self.lookups.start)
 
     @cached_property
     def lengths(self) -> torch.Tensor:
@@ -33,29 +36,32 @@ class Segment:
     @cached_property
     def flat(self) -> torch.Tensor:
         """Flat row of each lookup: int64[n]."""
-        ids = getattr(self.bags, "checked_ids", None)
-        ids = (self.bags.ids if ids is None else ids)[self.lookups]
+        ids = self.bags.ids[self.lookups]
         if self.bags.dense:
             return (ids.view(self.features, -1) + self.first[:, None]).view(-1)
         return ids + torch.repeat_interleave(self.first, torch.tensor(self.counts))
+
+
+# Group, first rows, bags, lookups and counts of a segment.
+_Span: TypeAlias = tuple[int, torch.Tensor, slice, slice, list[int]]
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
     """Lookups of one batch, with every id checked."""
 
-    bags: Bags  # sorted by group
+    bags: Bags  # by group, with int32 ids where every row of their tables has one
     segments: list[Segment]
     order: list[int]  # feature of `source` at each place of `bags`
     source: Bags  # of the caller
 
-    def weights_of(self, source):
+    def weights_of(self, source: Bags) -> torch.Tensor | None:
         """Weights of equal Bags of the caller, sorted as `bags`: float32[n] or None."""
-        return None if source.weights is None else source.columns(self.order).weights
+        return source.weights_in(self.order)
 
 
 class Grouping:
-    """The group of each table, and its place in the group.
+    """The group of each table, its place in the group, and its rows.
 
     Parameters
     ----------
@@ -67,34 +73,48 @@ class Grouping:
         Tables, group after group.
     """
 
-    def __init__(self, groups):
+    def __init__(self, groups: Sequence[TableGroup]):
         self.order = tuple(number for group in groups for number in group.numbers)
-        self._group, self._first = {}, {}
+        self._group: dict[int, int] = {}
+        self._first: dict[int, int] = {}
+        self._rows: dict[int, int] = {}
         self._rank = {number: place for place, number in enumerate(self.order)}
-        self._dense: dict[tuple, tuple] = {}  # of the last dense batch
+        # By tables of the last batch, their order and their rows.
+        self._orders: dict[tuple[int, ...], tuple[list[int], torch.Tensor]] = {}
+        # By tables and samples of the last dense batch.
+        self._dense: dict[tuple[tuple[int, ...], int], list[_Span]] = {}
         for index, group in enumerate(groups):
             for local, number in enumerate(group.numbers):
                 self._group[number] = index
                 self._first[number] = int(group.tables.first[local])
+                self._rows[number] = int(group.tables.cardinalities[local])
 
-    def request(self, checked, source=None):
-        """Sort checked Bags by group: Request, for the caller's Bags `source`."""
-        key = (checked.tables, checked.samples)
-        if checked.dense and key in self._dense:
-            order, spans = self._dense[key]
-            bags = checked.columns(order)
-        else:
-            order = sorted(range(checked.features),
-                           key=lambda each: self._rank[checked.tables[each]])
-            bags = checked.columns(order)
-            spans = list(self._spans(bags))
-            if checked.dense:
-                self._dense = {key: (order, spans)}
-        segments = [Segment(group, bags, first, of_bags, lookups, len(counts), counts)
+    def request(self, bags: Bags, source: Bags | None = None) -> Request | None:
+        """Check Bags and put them in the order of the groups, for the caller's Bags `source`.
+
+        Returns
+        -------
+        Request, or None if an id is no row of its table
+        """
+        if bags.tables not in self._orders:
+            order = sorted(range(bags.features), key=lambda each: self._rank[bags.tables[each]])
+            self._orders = {bags.tables: (order, torch.tensor(
+                [self._rows[bags.tables[each]] for each in order], dtype=torch.int64))}
+        order, rows = self._orders[bags.tables]
+        grouped = bags.grouped(order, rows)
+        if grouped is None:
+            return None
+        key = (bags.tables, bags.samples)
+        spans = self._dense.get(key) if bags.dense else None
+        if spans is None:
+            spans = list(self._spans(grouped))
+            if bags.dense:
+                self._dense = {key: spans}
+        segments = [Segment(group, grouped, first, of_bags, lookups, len(counts), counts)
                     for group, first, of_bags, lookups, counts in spans]
-        return Request(bags, segments, order, source or checked)
+        return Request(grouped, segments, order, source or bags)
 
-    def _spans(self, bags):
+    def _spans(self, bags: Bags) -> Iterator[_Span]:
         """Group, first rows, bags, lookups and counts of each run of features of one group."""
         lookup, feature = 0, 0
         counts, samples = bags.counts, bags.samples

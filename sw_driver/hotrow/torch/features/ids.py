@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from ...contract.errors import BatchError, Error
@@ -12,7 +16,7 @@ _MASK = (1 << 64) - 1
 _OFFSET, _PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
-def ids_of(column) -> torch.Tensor:
+def ids_of(column: Any) -> torch.Tensor:
     """Ids of a column of integers or strings.
 
     An integer is its own id, modulo 2^64. The id of a string is the FNV-1a hash of its UTF-8 bytes
@@ -64,7 +68,7 @@ def ids_of(column) -> torch.Tensor:
     return torch.from_numpy(_hashes([_bytes(value, place) for place, value in enumerate(objects)]))
 
 
-def _bytes(value, place):
+def _bytes(value: object, place: int) -> bytes:
     # pandas writes NaN or its NA for a null.
     if value is None or type(value).__name__ == "NAType" or value != value:
         return b""
@@ -75,7 +79,7 @@ def _bytes(value, place):
     return value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
 
 
-def _hashes(strings):
+def _hashes(strings: Sequence[bytes]) -> NDArray[np.int64]:
     """FNV-1a of byte strings, finished by SplitMix64: int64[n]."""
     from ...ids.initial import mixed
 
@@ -135,7 +139,7 @@ class NgramIds(nn.Module):
     multipliers: torch.Tensor
     _primes: torch.Tensor
 
-    def __init__(self, orders, heads: int, rows: int, seed: int, pad: int = 0,
+    def __init__(self, orders: Iterable[int], heads: int, rows: int, seed: int, pad: int = 0,
                  vocabulary: int = 1 << 20):
         super().__init__()
         self.orders, self.heads, self.pad = tuple(orders), heads, pad

@@ -1,17 +1,35 @@
 """Ids, offsets, lengths and weights as PyTorch users pass them, checked, as tensors of Bags."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeGuard
+
 import numpy as np
 import torch
 
 from ...contract.errors import BatchError
 
 
-def is_keyed(inputs):
+class Keyed(Protocol):
+    """The part of TorchRec's KeyedJaggedTensor that is used."""
+
+    def keys(self) -> Iterable[str]:
+        """Names of the features."""
+
+    def values(self) -> torch.Tensor:
+        """Ids of all bags, key after key."""
+
+    def lengths(self) -> torch.Tensor:
+        """Ids of each bag."""
+
+
+def is_keyed(inputs: object) -> TypeGuard[Keyed]:
     """Whether these are a KeyedJaggedTensor; TorchRec need not be installed."""
     return hasattr(inputs, "keys") and hasattr(inputs, "lengths")
 
 
-def keyed_bags(cls, tables, keyed, names, is_weighted):
+def keyed_parts(keyed: Keyed, names: Sequence[str], is_weighted: bool) -> tuple[
+        list[str], torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Keys, ids, lengths and weights of a KeyedJaggedTensor that has these names."""
     keys = list(keyed.keys())
     if set(names) - set(keys):
         raise BatchError(f"the KeyedJaggedTensor has keys {keys}, and no {set(names) - set(keys)}")
@@ -29,13 +47,10 @@ def keyed_bags(cls, tables, keyed, names, is_weighted):
     values = integers(keyed.values(), "values")
     lengths = integers(keyed.lengths(), "lengths").long()
     _check_lengths(keys, lengths, len(values))
-    bags = cls(tuple(range(len(keys))), values, lengths.clone(), weights_of(weights))
-    places = {name: place for place, name in enumerate(keys)}  # the last of a repeated key
-    chosen = bags.columns([places[name] for name in names])
-    return cls(tables, chosen.ids, chosen.lengths, chosen.weights)
+    return keys, values, lengths.clone(), weights_of(weights)
 
 
-def _check_lengths(keys, lengths, values):
+def _check_lengths(keys: Sequence[str], lengths: torch.Tensor, values: int) -> None:
     """Raise BatchError if lengths int64[keys * samples] do not divide that many values."""
     samples = len(lengths) // max(1, len(keys))
     wrong = (lengths < 0) | (lengths > values)  # each, so that their sum cannot overflow
@@ -50,9 +65,11 @@ def _check_lengths(keys, lengths, values):
                          f"add up to {int(lengths.sum())}")
 
 
-def paired_bags(cls, tables, pairs):
-    if len(pairs) != len(tables):
-        raise BatchError(f"expected (indices, offsets) of {len(tables)} tables, got {len(pairs)}")
+def paired_parts(tables: int,
+                 pairs: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Ids, lengths and weights of (indices, offsets) of each of some tables."""
+    if len(pairs) != tables:
+        raise BatchError(f"expected (indices, offsets) of {tables} tables, got {len(pairs)}")
     ids, lengths, weights = [], [], []
     for number, pair in enumerate(pairs):
         try:
@@ -64,7 +81,7 @@ def paired_bags(cls, tables, pairs):
         lengths.append(lengths_of(offsets, len(ids[-1]), 1, include_last=False))
         for each in weight:
             if each is not None:
-                weights.append(weights_of(each, f"weights of feature {number}"))
+                weights.append(_floats(each, f"weights of feature {number}"))
                 if weights[-1].shape != ids[-1].shape:
                     raise BatchError(f"expected weights of feature {number} of shape "
                                      f"{list(ids[-1].shape)}, as the indices, got "
@@ -75,10 +92,10 @@ def paired_bags(cls, tables, pairs):
                          f"{', '.join(str(len(each)) for each in lengths)}")
     if weights and len(weights) != len(ids):
         raise BatchError(f"{len(weights)} of {len(ids)} features have weights: give all or none")
-    return cls(tables, torch.cat(ids), torch.cat(lengths), torch.cat(weights) if weights else None)
+    return torch.cat(ids), torch.cat(lengths), torch.cat(weights) if weights else None
 
 
-def host_tensor(values, what, kind="integers"):
+def host_tensor(values: object, what: str, kind: str = "integers") -> torch.Tensor:
     """`values` as a dense tensor in the host's memory.
 
     Parameters
@@ -115,7 +132,7 @@ def host_tensor(values, what, kind="integers"):
     return values.cpu() if floats else values.detach().cpu()  # weights keep their graph
 
 
-def integers(values, what, dimensions=1):
+def integers(values: object, what: str, dimensions: int = 1) -> torch.Tensor:
     values = host_tensor(values, what)
     if values.dim() != dimensions:
         raise BatchError(f"expected {what} with {dimensions} "
@@ -123,7 +140,7 @@ def integers(values, what, dimensions=1):
     return values if values.dtype in (torch.int32, torch.int64) else values.long()
 
 
-def lengths_of(offsets, lookups, features, include_last):
+def lengths_of(offsets: object, lookups: int, features: int, include_last: bool) -> torch.Tensor:
     """Lengths of bags from their offsets: int64[bags]."""
     offsets = integers(offsets, "offsets").long()
     if not include_last:
@@ -138,13 +155,15 @@ def lengths_of(offsets, lookups, features, include_last):
     return lengths
 
 
-def weights_of(weights, what="weights"):
+def weights_of(weights: object, what: str = "weights") -> torch.Tensor | None:
     """Weights per lookup as float32 on the host, contiguous; None for None.
 
     Raises
     ------
     BatchError
     """
-    if weights is None:
-        return None
-    return host_tensor(weights, what, "floats").to(torch.float32).contiguous()
+    return None if weights is None else _floats(weights, what)
+
+
+def _floats(values: object, what: str) -> torch.Tensor:
+    return host_tensor(values, what, "floats").to(torch.float32).contiguous()

@@ -1,16 +1,20 @@
 """The features of a collection: from what callers pass to requests, and from rows to results."""
 
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
 from ...contract.errors import BatchError, Error
 from ...kernels.pooling import BagLayout
 from .bags import Bags
-from .configs import check_tables
-from .grouping import Grouping
+from .configs import TableConfig, TableGroup, check_tables
+from .grouping import Grouping, Request
 
+Result = TypeVar("Result")
 BOUNDS_CHECKS = ("fatal", "warning", "ignore")
+_Batch: TypeAlias = tuple[tuple[int, ...], int]  # tables and samples
 
 
 class FeatureLayout:
@@ -35,7 +39,8 @@ class FeatureLayout:
     Error
     """
 
-    def __init__(self, configs, groups, bounds_check_mode, is_weighted=False):
+    def __init__(self, configs: Sequence[TableConfig], groups: Sequence[TableGroup],
+                 bounds_check_mode: str, is_weighted: bool = False):
         check_tables(configs)
         if bounds_check_mode not in BOUNDS_CHECKS:
             raise Error(f"bounds_check_mode is {', '.join(map(repr, BOUNDS_CHECKS))}, not "
@@ -46,22 +51,26 @@ class FeatureLayout:
                          for name in config.feature_names]
         self.pooled = configs[0].pooling != "none"
         self._grouping = Grouping(groups)
-        self._dense_layouts: dict[tuple, list[BagLayout]] = {}  # of the last dense batch
-        self._limits: dict[tuple, torch.Tensor] = {}  # rows of the last batch's tables
+        self._dense_layouts: dict[_Batch, list[BagLayout]] = {}  # of the last dense batch
         self._dims = [config.embedding_dim for config in configs]
         self._mean = torch.tensor([config.pooling == "mean" for config in configs])
 
     @property
-    def options(self):
+    def options(self) -> dict[str, Any]:
         """Options of a collection with this layout: dict."""
         return {"bounds_check_mode": self._bounds_check_mode, "is_weighted": self.is_weighted}
 
-    def bags(self, inputs, offsets=None, weights=None):
+    def agree(self, call: Callable[[], Result], what: str) -> Result:
+        """The result of `call()`; ranks of one collection refuse together, and say `what`."""
+        return call()
+
+    def bags(self, inputs: object, offsets: object = None, weights: object = None) -> Bags:
         """Bags of what a caller passes to the collection."""
         tables, names = zip(*self.features, strict=True)
         return Bags.of(tables, inputs, offsets, weights, names, is_weighted=self.is_weighted)
 
-    def request(self, bags, batch, rows_of=None):
+    def request(self, bags: Bags, batch: str,
+                rows_of: Callable[[Bags], Iterable[torch.Tensor | None]] | None = None) -> Request:
         """Check Bags of a `batch`, named in errors, and sort them by group: Request.
 
         `rows_of` gives the rows of features whose ids may be any, once the others are checked:
@@ -71,21 +80,22 @@ class FeatureLayout:
         plain = bags if rows_of is None else bags.with_rows([
             torch.zeros(count, dtype=torch.int64) if self.configs[table].ids == "any" else None
             for table, count in zip(bags.tables, bags.counts, strict=True)])
-        if bags.tables not in self._limits:
-            self._limits = {bags.tables: torch.tensor(
-                [self.configs[table].num_embeddings for table in bags.tables], dtype=torch.int64)}
-        checked = plain.checked(self.configs, batch, self._bounds_check_mode,
-                                self._limits[bags.tables])
-        return self._grouping.request(
-            checked if rows_of is None else checked.with_rows(rows_of(bags)), bags)
+        request = self._grouping.request(plain, bags)
+        if request is None:
+            plain = plain.bounded(self.configs, batch, self._bounds_check_mode)
+            request = self._grouping.request(plain, bags)
+        if rows_of is not None:
+            request = self._grouping.request(plain.with_rows(rows_of(bags)), bags)
+        assert request is not None, "every id is a row of its table"
+        return request
 
-    def check_weights(self, bags):
+    def check_weights(self, bags: Bags) -> None:
         """Raise BatchError if Bags have weights that no table takes."""
         if bags.weights is not None and any(
                 self.configs[each].pooling != "sum" for each in bags.tables):
             raise BatchError("weights per sample go with pooling 'sum' only, as in nn.EmbeddingBag")
 
-    def bag_layouts(self, request):
+    def bag_layouts(self, request: Request) -> list[BagLayout]:
         """Where the bags of each segment lie in the caller's order of features.
 
         Returns
@@ -104,7 +114,7 @@ class FeatureLayout:
             self._dense_layouts = {key: self._pooled_layouts(request)}
         return self._dense_layouts[key]
 
-    def _pooled_layouts(self, request):
+    def _pooled_layouts(self, request: Request) -> list[BagLayout]:
         samples, layouts, first = request.bags.samples, [], 0
         ends = torch.tensor([self._dims[table] for table in request.source.tables]).cumsum(0)
         columns = torch.cat((ends.new_zeros(1), ends))[request.order]
@@ -119,7 +129,7 @@ class FeatureLayout:
             first = last
         return layouts
 
-    def split(self, request, results):
+    def split(self, request: Request, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Results of the lookups by the caller's features: list of Tensor."""
         if len(request.order) == 1:
             return list(results)  # no view, so that it may be changed in place
@@ -127,7 +137,7 @@ class FeatureLayout:
             return list(results[0].split([self._dims[table] for table in request.source.tables],
                                          dim=1))
         counts = request.bags.counts
-        by_feature, first = [None] * len(request.order), 0
+        by_feature, first = [results[0]] * len(request.order), 0
         for segment, result in zip(request.segments, results, strict=True):
             last = first + segment.features
             for place, each in zip(request.order[first:last], result.split(counts[first:last]),

@@ -1,13 +1,18 @@
 """The result of a collection, in the form that belongs to the form of its inputs."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import torch
 
+from .bags import Bags
+from .configs import TableConfig
 from .inputs import is_keyed
 
 
-def joined(configs, features, bags, found, inputs):
+def joined(configs: Sequence[TableConfig], features: Sequence[tuple[int, str]], bags: Bags,
+           found: list[torch.Tensor], inputs: object) -> Any:
     """Join the embeddings of all features.
 
     Parameters
@@ -39,7 +44,8 @@ def joined(configs, features, bags, found, inputs):
     return found[0] if pooled else torch.cat(found)
 
 
-def _keyed(configs, features, found):
+def _keyed(configs: Sequence[TableConfig], features: Sequence[tuple[int, str]],
+           found: Sequence[torch.Tensor]) -> Any:
     from torchrec import KeyedTensor
 
     return KeyedTensor(_keys(configs, features),
@@ -47,14 +53,15 @@ def _keyed(configs, features, found):
                        found[0])
 
 
-def _jagged(configs, features, lengths, found):
+def _jagged(configs: Sequence[TableConfig], features: Sequence[tuple[int, str]],
+            lengths: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> Any:
     from torchrec import JaggedTensor
 
     return {key: JaggedTensor(values, lengths=each) for key, values, each in zip(
         _keys(configs, features), found, lengths, strict=True)}
 
 
-def _keys(configs, features):
+def _keys(configs: Sequence[TableConfig], features: Sequence[tuple[int, str]]) -> list[str]:
     """The features' names; with the table's name for a feature that looks up in several tables."""
     names = [name for _, name in features]
     return [name if names.count(name) == 1 else f"{name}@{configs[table].name}"

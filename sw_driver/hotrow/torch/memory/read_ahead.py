@@ -2,13 +2,15 @@
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 import torch
 
 from ...contract.errors import Error
 from ...kernels.pages import read_rows
+from .tables import EmbeddingTables
 
 _THREADS = 2  # so that the disk has requests while one batch waits for its last page
 
@@ -27,7 +29,7 @@ class ReadAhead:
         Seconds of the reads in which training waited for rows.
     """
 
-    def __init__(self, tables):
+    def __init__(self, tables: Iterable[EmbeddingTables]):
         self._tables = tuple(tables)
         self.any = any(each.spans is not None for each in self._tables)
         self._pool = ThreadPoolExecutor(_THREADS, "hotrow-read")  # starts a thread when it must
@@ -36,12 +38,12 @@ class ReadAhead:
         self.clock = time.perf_counter
 
     @property
-    def seconds(self):
+    def seconds(self) -> float:
         """Seconds in which at least one batch was read ahead."""
         with self._lock:
             return self._read + (self.clock() - self._since if self._running else 0.0)
 
-    def begin(self, group, *flat):
+    def begin(self, group: int, *flat: torch.Tensor) -> Future[None] | None:
         """Begin to read flat rows, integers [n] each: a future of their presence, or None."""
         tables = self._tables[group]
         if tables.spans is None:
@@ -49,7 +51,7 @@ class ReadAhead:
         tables.check_owner()
         return self._pool.submit(self._run, tables, flat)
 
-    def wait(self, future):
+    def wait(self, future: Future[None] | None) -> None:
         """Return when the rows of `begin` are in memory.
 
         Raises
@@ -60,13 +62,13 @@ class ReadAhead:
         if future is not None:
             future.result()
 
-    def now(self, group, flat):
+    def now(self, group: int, flat: torch.Tensor) -> None:
         """Read flat rows before the call returns."""
         if self._tables[group].spans is not None:
             _read(self._tables[group], flat)
 
     @contextmanager
-    def exposing(self):
+    def exposing(self) -> Iterator[None]:
         """Count the time of the block as exposed, as far as reads run in it."""
         before = self.seconds if self.any else 0.0
         try:
@@ -75,7 +77,7 @@ class ReadAhead:
             if self.any:
                 self.exposed += self.seconds - before
 
-    def _run(self, tables, flat):
+    def _run(self, tables: EmbeddingTables, flat: tuple[torch.Tensor, ...]) -> None:
         with self._lock:
             if not self._running:
                 self._since = self.clock()
@@ -89,9 +91,9 @@ class ReadAhead:
                     self._read += self.clock() - self._since
 
 
-def _read(tables, flat):
+def _read(tables: EmbeddingTables, flat: torch.Tensor) -> None:
     """Read flat rows, and their state, of tables of which some are in files."""
-    if not len(flat):
+    if not len(flat) or tables.spans is None:
         return
     tables.expect(scattered=True)
     for array in (tables.rows.array, tables.rows.side):

@@ -53,7 +53,8 @@ class RowKind:
         """Bytes that a device carries per row, state included."""
         return self.width * self.dtype.itemsize + 4 * (self.state == "row")
 
-    def allocate(self, count, device="cpu", pinned=False):
+    def allocate(self, count: int, device: str | torch.device = "cpu",
+                 pinned: bool = False) -> "Rows":
         """`count` rows with undefined contents, in `pinned` memory or not: Rows."""
         array = torch.empty(count, self.width, dtype=self.dtype, device=device, pin_memory=pinned)
         array[:, self.used:] = 0
@@ -66,15 +67,15 @@ class RowKind:
 class Reserved:
     """Host memory for `count` rows of a kind, of which a page is taken when it is first written."""
 
-    def __init__(self, kind, count):
+    def __init__(self, kind: RowKind, count: int):
         self._kind, self._count = kind, count
         self._array = empty((count, kind.width * kind.dtype.itemsize), np.uint8)
         self._side = empty(count, np.float32) if kind.state == "row" else None
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._count
 
-    def first(self, count):
+    def first(self, count: int) -> "Rows":
         """The first rows, with undefined contents: Rows whose tensors are no larger than these."""
         array = torch.from_numpy(self._array[:count]).view(self._kind.dtype)
         side = None if self._side is None else torch.from_numpy(self._side[:count])
@@ -94,41 +95,45 @@ class Rows:
         State that a device carries in an array of its own.
     """
 
-    def __init__(self, weights, state=None, array=None, side=None):
+    def __init__(self, weights: torch.Tensor, state: torch.Tensor | None = None,
+                 array: torch.Tensor | None = None, side: torch.Tensor | None = None):
         self.weights, self.state = weights, state
         self.array = weights if array is None else array
         self.side = state if array is None else side
 
     @classmethod
-    def of(cls, kind, array, side=None):
+    def of(cls, kind: RowKind, array: torch.Tensor, side: torch.Tensor | None = None) -> "Rows":
         """On existing memory: array [R, width], side float32[R] or None."""
         dim = kind.dim
         state = array[:, dim:kind.used] if kind.state == "element" else side
         return cls(array[:, :dim], state, array, side)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.weights.shape[0]
 
-    def read(self, at) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def read(self, at: torch.Tensor | slice) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(weights [u, D], state or None) of rows int64[u] or a slice."""
         return self.weights[at], None if self.state is None else self.state[at]
 
-    def write(self, at, weights, state=None):
+    def write(self, at: torch.Tensor | slice, weights: torch.Tensor,
+              state: torch.Tensor | None = None) -> None:
         """Set rows int64[u] or a slice, and their state if they have any."""
         self.weights[at] = weights.to(self.weights.dtype)
         if self.state is not None:
+            assert state is not None
             self.state[at] = state
 
-    def take(self, kind, at):
+    def take(self, kind: RowKind, at: torch.Tensor | slice) -> "Rows":
         """Copies of rows int64[u], or views of a slice: Rows of the kind."""
         return Rows.of(kind, self.array[at], None if self.side is None else self.side[at])
 
-    def copy(self, rows, at=None):
+    def copy(self, rows: "Rows", at: torch.Tensor | None = None) -> None:
         """Copy other Rows, in any memory, all or those of integers `at`, to these; the host does
         not wait for a GPU."""
         for target, source in ((self.array, rows.array), (self.side, rows.side)):
             if target is None:
                 continue
+            assert source is not None  # rows of one kind
             if at is None:
                 target.copy_(source, non_blocking=True)
             elif source.device.type == "cpu":
@@ -136,11 +141,12 @@ class Rows:
             else:
                 target.copy_(source[at], non_blocking=True)
 
-    def put(self, at, rows):
+    def put(self, at: torch.Tensor | slice, rows: "Rows") -> None:
         """Set distinct rows, integers [u] or a slice, to those of other Rows."""
         for target, source in ((self.array, rows.array), (self.side, rows.side)):
             if target is None:
                 continue
+            assert source is not None  # rows of one kind
             if isinstance(at, slice) or target.device.type != "cpu":
                 target[at] = source
             else:

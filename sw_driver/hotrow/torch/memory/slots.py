@@ -1,10 +1,12 @@
 """The slots of one kind of row, with the bypass area for rows without a slot."""
 
+from collections.abc import Iterator
+
 import torch
 
 from ...kernels.copying import assign_slots, mark_dirty
 from ...kernels.grouping import Grouper
-from .rows import Reserved
+from .rows import Reserved, RowKind, Rows
 from .slot_memory import SlotMemory
 
 _CHUNK = 1 << 16  # slots per step of a scan: copies of their rows take little memory
@@ -37,7 +39,8 @@ class SlotStorage:
         Slots whose row was trained since it was fetched or written back.
     """
 
-    def __init__(self, slots, area, kind, flat_rows, memory=None):
+    def __init__(self, slots: int, area: int, kind: RowKind, flat_rows: int,
+                 memory: SlotMemory | None = None):
         self.slots, self.kind, self.memory = slots, kind, memory or SlotMemory()
         # On the host the bypass area grows in place, in memory that takes no page until it is used.
         on_host = self.memory.device.type == "cpu"
@@ -47,30 +50,31 @@ class SlotStorage:
         narrow = flat_rows <= torch.iinfo(torch.int32).max
         self.held = torch.full((slots,), -1, dtype=torch.int32 if narrow else torch.int64)
         self.dirty = torch.zeros(slots, dtype=torch.bool)
-        self._free, self._by_row = torch.arange(slots, slots + area), None
+        self._free = torch.arange(slots, slots + area)
+        self._by_row: torch.Tensor | None = None
         self._bypassed = torch.empty(area, dtype=torch.int64)
         self._grouper = Grouper(slots + area)
 
     @property
-    def area_rows(self):
+    def area_rows(self) -> int:
         """Rows of the bypass area."""
         return len(self.rows) - self.slots
 
     @property
-    def metadata_bytes(self):
+    def metadata_bytes(self) -> int:
         """Bytes of the map from slots to rows, with the sorted index while it exists."""
         index = () if self._by_row is None else (self._by_row,)
         return sum(each.nbytes for each in (self.held, self.dirty, self._free, self._bypassed,
                                             *index))
 
     @property
-    def grouper(self):
+    def grouper(self) -> Grouper:
         """Groups lookups by place: Grouper."""
         if self._grouper.slots < len(self.rows):
             self._grouper = Grouper(len(self.rows))
         return self._grouper
 
-    def grow(self, area):
+    def grow(self, area: int) -> None:
         """Give the bypass area `area` rows.
 
         Where that needs another buffer, the host waits for every operation on the memory.
@@ -87,13 +91,13 @@ class SlotStorage:
         self.rows.put(slice(len(before)), before)
         self.memory.synchronize_all()
 
-    def _allocate(self, count):
+    def _allocate(self, count: int) -> Rows:
         """Memory of the first rows: Rows."""
         if self._reserved is None:
             return self.kind.allocate(count, self.memory.device)
         return self._reserved.first(count)
 
-    def reserve(self, count):
+    def reserve(self, count: int) -> torch.Tensor:
         """Reserve places of the bypass area until `release`: int64[count]."""
         if not count:
             return self._free[:0]
@@ -102,49 +106,49 @@ class SlotStorage:
         reserved, self._free = self._free[:count], self._free[count:]
         return reserved
 
-    def release(self, places):
+    def release(self, places: torch.Tensor) -> None:
         if places.shape[0]:
             self._free = torch.cat((places, self._free))  # used next, while caches have them
 
-    def bypass(self, rows, places):
+    def bypass(self, rows: torch.Tensor, places: torch.Tensor) -> None:
         """Record which flat rows some places of the bypass area hold."""
         self._bypassed[places - self.slots] = rows
 
-    def bypassed_rows(self, places):
+    def bypassed_rows(self, places: torch.Tensor) -> torch.Tensor:
         """Flat rows in places of the bypass area: int64."""
         return self._bypassed[places - self.slots]
 
-    def mark_trained(self, places):
+    def mark_trained(self, places: torch.Tensor) -> torch.Tensor:
         """Record that the rows in some places were trained; return the places of the bypass area
         among them: int64."""
         return mark_dirty(self.dirty, places)
 
-    def assign(self, rows, slots):
+    def assign(self, rows: torch.Tensor, slots: torch.Tensor) -> None:
         """Record which flat rows some slots hold; the other slots keep theirs."""
         assign_slots(self.held, self.dirty, slots, rows)
         self._by_row = None
 
-    def clear(self, slots=slice(None)):
+    def clear(self, slots: torch.Tensor | slice = slice(None)) -> None:
         """Record that these slots, by default all, hold no row."""
         self.held[slots], self.dirty[slots] = -1, False
         self._by_row = None
 
     @property
-    def resident(self):
+    def resident(self) -> torch.Tensor:
         """Flat rows in slots, int64[h] ascending."""
         return self.held[self._sorted()].long()
 
     @property
-    def resident_slots(self):
+    def resident_slots(self) -> torch.Tensor:
         """Slot of each of `resident`, int64[h]."""
         return self._sorted().long()
 
     @property
-    def count(self):
+    def count(self) -> int:
         """Rows in slots."""
         return int((self.held >= 0).sum())
 
-    def chunks(self, dirty=False):
+    def chunks(self, dirty: bool = False) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Scan the rows in slots, or only the dirty ones, in the order of the slots.
 
         Yields
@@ -159,7 +163,7 @@ class SlotStorage:
                 slots += start
                 yield self.held[slots].long(), slots
 
-    def find(self, rows):
+    def find(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Positions in `rows` of the rows that are in slots, and their slots: int64 both."""
         by_row = self._sorted()
         low, high = torch.zeros_like(rows), torch.full_like(rows, len(by_row))
@@ -173,7 +177,7 @@ class SlotStorage:
         found = self.held[slots] == rows[where]
         return where[found], slots[found]
 
-    def _sorted(self):
+    def _sorted(self) -> torch.Tensor:
         """Slots that hold a row, by flat row: int32[h]."""
         if self._by_row is None:
             by_row = torch.argsort(self.held)

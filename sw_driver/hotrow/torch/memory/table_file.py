@@ -10,13 +10,16 @@ import shutil
 import stat
 import tempfile
 import warnings
+from collections.abc import Sequence
+from io import FileIO
 from itertools import accumulate
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ...contract.errors import Error
-from .rows import Rows
+from .rows import RowKind, Rows
 
 FILE_ALIGNMENT = mmap.PAGESIZE // 4  # rows: theirs, and their 4 bytes of state, fill whole pages
 _FORMAT = "hotrow table 1"
@@ -62,7 +65,8 @@ class TableFile:
         incomplete, it cannot be written, or the disk has no space.
     """
 
-    def __init__(self, path, table, rows, kind, optimizer):
+    def __init__(self, path: str | os.PathLike[str], table: str, rows: int, kind: RowKind,
+                 optimizer: str):
         self.path, self.table = os.path.abspath(path), table
         self._padded = -(-rows // FILE_ALIGNMENT) * FILE_ALIGNMENT
         self._row_bytes = kind.width * kind.dtype.itemsize
@@ -86,7 +90,7 @@ class TableFile:
             self.discard()
             raise
 
-    def map(self, rows, state=None):
+    def map(self, rows: int, state: int | None = None) -> None:
         """Put the file's pages in place of memory that begins at addresses `rows` and `state`."""
         parts = [(rows, mmap.PAGESIZE, self._padded * self._row_bytes)]
         if state is not None:
@@ -98,20 +102,20 @@ class TableFile:
                 raise self._error(f"cannot be mapped: {os.strerror(ctypes.get_errno())}")
             self._mapped.append((address, size))
 
-    def expect(self, scattered):
+    def expect(self, scattered: bool) -> None:
         """Tell the system whether single rows are read, or the whole file from its begin."""
         if scattered != self._random:
             self._random = scattered
             for address, size in self._mapped:
                 _libc.madvise(address, size, _RANDOM if scattered else _NORMAL)
 
-    def fill(self):
+    def fill(self) -> None:
         """Record that all rows have contents."""
         if not self.filled:
             self.filled = True
             self._write_header()
 
-    def check_owner(self):
+    def check_owner(self) -> None:
         """Raise Error in a process that was forked from the one that opened the file, or after
         `close`."""
         if os.getpid() != self._owner:
@@ -121,7 +125,7 @@ class TableFile:
         if self.closed:
             raise Error("the collection is closed: it evaluates, and does not train")
 
-    def close(self, complete=True):
+    def close(self, complete: bool = True) -> None:
         """Write all pages to the disk, and let others have the file. The memory stays mapped.
 
         Parameters
@@ -144,7 +148,7 @@ class TableFile:
         finally:
             self._release()
 
-    def discard(self):
+    def discard(self) -> None:
         """Let others have the file, in which nothing was trained; it is removed if its rows have
         no contents."""
         if not self.closed:
@@ -155,11 +159,11 @@ class TableFile:
                 self._write_header(closed=True)
             self._release()
 
-    def _release(self):
+    def _release(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)  # which the mapped memory would keep
         self._file.close()
 
-    def _open(self):
+    def _open(self) -> FileIO:
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
@@ -175,7 +179,7 @@ class TableFile:
             raise self._error("is a device or a pipe: name a file")
         return file
 
-    def _lock(self):
+    def _lock(self) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -184,7 +188,7 @@ class TableFile:
                               "file") from None
         self._owns = True
 
-    def _read_header(self):
+    def _read_header(self) -> None:
         size = os.fstat(self._file.fileno()).st_size
         if not size:
             return
@@ -216,7 +220,7 @@ class TableFile:
                           f"process that trained it: its rows are of different steps. Load the "
                           f"last checkpoint, or go on with these rows", stacklevel=8)
 
-    def _allocate(self):
+    def _allocate(self) -> None:
         try:
             self._write_header()
             # All of it, also where a copy of the file has holes.
@@ -227,15 +231,15 @@ class TableFile:
                               f"({error.strerror}): make space, or name a file on another disk"
                               ) from error
 
-    def _write_header(self, closed=False):
+    def _write_header(self, closed: bool = False) -> None:
         header = json.dumps({**self._header, "filled": self.filled, "closed": closed}) + "\n"
         os.pwrite(self._file.fileno(), header.ljust(mmap.PAGESIZE).encode(), 0)
 
-    def _error(self, what):
+    def _error(self, what: str) -> Error:
         return Error(f"the file {self.path} of table {self.table!r} {what}")
 
 
-def mapped_rows(kind, counts, files):
+def mapped_rows(kind: RowKind, counts: Sequence[int], files: Sequence[TableFile | None]) -> Rows:
     """Rows of several tables, one after the other, those of files in the memory of these.
 
     Parameters
@@ -261,7 +265,7 @@ def mapped_rows(kind, counts, files):
                    None if side is None else torch.from_numpy(side))
 
 
-def copy_on_disk(tensor, folder):
+def copy_on_disk(tensor: torch.Tensor, folder: str) -> torch.Tensor:
     """A contiguous copy of a tensor, in an unnamed file of a folder that goes with the copy.
 
     Raises
@@ -281,7 +285,7 @@ def copy_on_disk(tensor, folder):
     return copied.view(tensor.shape).copy_(tensor)
 
 
-def _reserved(size):
+def _reserved(size: int) -> NDArray[np.uint8]:
     """uint8[size] of zeros, of which a page is taken when it is first written."""
     try:
         memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)

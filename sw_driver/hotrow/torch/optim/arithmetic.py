@@ -4,13 +4,23 @@ Every operation is defined per row: its bits depend neither on the other rows of
 the place of the row, nor on the number of threads.
 """
 
+from typing import Protocol
+
 import torch
+from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from ...kernels.updating import Rule
 from ..memory.slot_memory import to_device
 
 
-def pool(storage, rows, lengths, weights=None):
+class Stepping(Rule, Protocol):
+    """What takes the step of rows: a rule of an optimizer, or an assignment."""
+
+    rounding_seed: int | None
+
+
+def pool(storage: Tensor, rows: Tensor, lengths: Tensor, weights: Tensor | None = None) -> Tensor:
     """Sum the rows of each bag in lookup order, in fp32; an empty bag gives zeros.
 
     Parameters
@@ -36,7 +46,8 @@ def pool(storage, rows, lengths, weights=None):
                          per_sample_weights=weights)
 
 
-def sum_duplicates(rows, bags, gradients, weights=None):
+def sum_duplicates(rows: Tensor, bags: Tensor, gradients: Tensor,
+                   weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Sum the gradients of each row in lookup order, stable.
 
     Parameters
@@ -65,7 +76,7 @@ def sum_duplicates(rows, bags, gradients, weights=None):
     return unique, pool(gradients, to_device(bags[order], there), to_device(counts, there), weights)
 
 
-def row_mean(values):
+def row_mean(values: Tensor) -> Tensor:
     """Mean of each row, float32[n, D] to float32[n], by halving.
 
     Each round adds the upper half of the columns to the lower half and keeps an odd middle column,
@@ -79,12 +90,14 @@ def row_mean(values):
     return values[:, 0] / width
 
 
-def rounded_sqrt(values):
+def rounded_sqrt(values: Tensor) -> Tensor:
     """Square roots, fp32, rounded to nearest; those of `torch.sqrt` depend on the processor."""
     return values.double().sqrt().float()
 
 
-def updated(rule, weights, state, gradients, finite=None, keys=None):
+def updated(rule: Stepping, weights: Tensor, state: Tensor | None, gradients: Tensor,
+            finite: Tensor | None = None,
+            keys: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
     """Rows after one step of a rule: (weights, state), the weights in fp32 or rounded by the rule.
 
     Parameters
@@ -102,5 +115,6 @@ def updated(rule, weights, state, gradients, finite=None, keys=None):
     after, state_after = rule.update(weights, gradients, state)
     if finite is not None:
         after = torch.where(finite, after, weights)
-        state_after = None if state is None else torch.where(finite, state_after, state)
+        if state is not None and state_after is not None:
+            state_after = torch.where(finite, state_after, state)
     return rule.rounded(after, dtype, keys), state_after

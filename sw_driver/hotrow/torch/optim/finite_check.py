@@ -1,10 +1,18 @@
 """Refusal of steps with gradients that are not finite numbers."""
 
 from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 
 from ...contract.errors import Error
+from ..features.configs import TableGroup
+from ..memory.slot_memory import SlotMemory
+from .gradients import StagedBags, StagedGradients
+
+Checked: TypeAlias = tuple[TableGroup, StagedGradients | StagedBags]
 
 _ADVICE = ("lower the rate, clip, or train with torch.amp.GradScaler, which skips such steps")
 
@@ -12,7 +20,7 @@ _ADVICE = ("lower the rate, clip, or train with torch.amp.GradScaler, which skip
 class FiniteCheck:
     """The check where the host can read gradients at once."""
 
-    def check(self, batch, staged):
+    def check(self, batch: int, staged: Sequence[Checked]) -> Tensor | None:
         """Raise Error, which names the row, if a gradient is not finite; return None.
 
         Parameters
@@ -30,8 +38,9 @@ class FiniteCheck:
                 name = group.configs[int(where.table[0])].name
                 raise Error(f"batch {batch}: the gradient of row {int(where.row[0])} of table "
                             f"{name!r} is not finite, and nothing was applied: {_ADVICE}")
+        return None
 
-    def settle(self, wait=False):
+    def settle(self, wait: bool = False) -> None:
         """Report steps of `DeferredFiniteCheck` that were not applied."""
 
 
@@ -41,11 +50,11 @@ class DeferredFiniteCheck(FiniteCheck):
     A step with a gradient that is not finite changes no row; a later call raises the error.
     """
 
-    def __init__(self, memory):
+    def __init__(self, memory: SlotMemory) -> None:
         self._memory = memory
-        self._pending: deque[tuple] = deque()
+        self._pending: deque[tuple[int, Tensor, Any]] = deque()
 
-    def check(self, batch, staged):
+    def check(self, batch: int, staged: Sequence[Checked]) -> Tensor | None:
         """Start the check; whether all gradients are finite, bool[], or None with none staged."""
         self.settle()
         values = [each.values for _, each in staged if each.values is not None]
@@ -57,7 +66,7 @@ class DeferredFiniteCheck(FiniteCheck):
         self._pending.append((batch, result, self._memory.record_event()))
         return finite
 
-    def settle(self, wait=False):
+    def settle(self, wait: bool = False) -> None:
         """Raise Error if the arrived results, or all with `wait`, have a step not applied."""
         while self._pending and (wait or self._memory.is_done(self._pending[0][2])):
             batch, result, event = self._pending.popleft()

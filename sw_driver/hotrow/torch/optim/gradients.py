@@ -1,14 +1,33 @@
 """Gradients of embedding rows, from backward to the optimizer's step."""
 
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ...kernels.grouping import group_sorted
+from ...kernels.grouping import Grouper, Groups, group_sorted
 from ...kernels.pooling import BagLayout, merge_sums, sum_gradients
 from ...kernels.updating import first_not_finite
+from ..features.grouping import Segment
+from ..memory.rows import Rows
 from ..memory.slot_memory import to_device
 from .arithmetic import sum_duplicates
+
+
+@dataclass(frozen=True, eq=False)
+class LocatedRows:
+    """The rows of a segment's lookups."""
+
+    rows: Rows
+    at: Tensor  # int32[n] or int64[n]: index in `rows` of each lookup's row
+    lock: AbstractContextManager[Any] = field(default_factory=nullcontext)  # keeps `rows` in place
+    sums: Tensor | None = None  # float32[bags, D]: part of each bag that the card pooled
+    cold: Tensor | None = None  # bool[n]: lookups in `sums`, which find a row of zeros
+    grouper: Grouper | None = None  # of `at`; None if the store does not train `rows` in place
+    batch: object = None  # a batch in flight, in whose places the store trains the rows
+    bypassed: bool = False  # whether rows of the group in the batch have no slot
 
 
 class Staged:
@@ -43,7 +62,8 @@ class Staged:
 
     def first_not_finite(self) -> int:
         """Number of the first gradient with an element that is not finite, or -1."""
-        return first_not_finite(self.values)  # a caller may have changed them, through .data, too
+        # A caller may have changed them, through .data, too.
+        return -1 if self.values is None else first_not_finite(self.values)
 
     def clear(self) -> None:
         self.tensor.grad, self._changed = None, False
@@ -72,29 +92,31 @@ class StagedGradients(Staged):
     """
 
     places: torch.Tensor | None
-    batches: list
+    batches: list[object]
     _rows: torch.Tensor | None
-    _lookups: list
-    _grouper: Any
+    _lookups: list[tuple[Segment, Tensor]]
+    _grouper: Grouper | None
     _bypassed: bool
 
-    def __init__(self, dim, device="cpu"):
+    def __init__(self, dim: int, device: str | torch.device = "cpu") -> None:
         super().__init__(dim, device)
         self.clear()
 
     @property
-    def rows(self):
+    def rows(self) -> Tensor:
         """Flat rows int64[u] in host memory; from the compiled passes in order of first
         appearance."""
         if self._rows is None:
-            assert self.places is not None, "rows are unknown only while their places are known"
+            assert self.places is not None and self._grouper is not None, (
+                "rows are unknown only while their places are known")
             row_at = torch.empty(self._grouper.slots, dtype=torch.int64)
             for segment, at in self._lookups:
                 row_at[at.long()] = segment.flat
             self._rows = row_at[self.places.long()]
         return self._rows
 
-    def add(self, rows, bags, gradients, weights=None):
+    def add(self, rows: Tensor, bags: Tensor, gradients: Tensor,
+            weights: Tensor | None = None) -> None:
         """Stage the gradients of one backward, by flat row; arguments as in `sum_duplicates`."""
         if not len(rows):
             return
@@ -108,7 +130,8 @@ class StagedGradients(Staged):
             rows, sums = union, total
         self._set_rows(rows, sums)
 
-    def add_groups(self, located, segment, groups, sums):
+    def add_groups(self, located: LocatedRows, segment: Segment, groups: Groups,
+                   sums: Tensor) -> None:
         """Stage the gradients of one backward.
 
         Parameters
@@ -131,6 +154,7 @@ class StagedGradients(Staged):
             self.places, self._grouper, self._bypassed = (
                 groups.distinct, located.grouper, located.bypassed)
         elif self._one_place(located):
+            assert self.places is not None and self._grouper and located.grouper  # both have places
             self._grouper = max(self._grouper, located.grouper, key=lambda each: each.slots)
             self.places, sums, _ = merge_sums(
                 self._grouper, self.places, self.values, groups.distinct, sums)
@@ -147,37 +171,37 @@ class StagedGradients(Staged):
             self.batches.append(located.batch)
         self._set(sums)
 
-    def row_of(self, number):
+    def row_of(self, number: int) -> Tensor:
         """Flat row of the gradient of that number: int64[1]."""
         return self.rows[number:number + 1]
 
-    def keep(self, chosen):
+    def keep(self, chosen: Tensor) -> None:
         """Drop the gradients of all rows but those of bool[u]."""
         if self.values is not None and bool(chosen.any()):
             self._set_rows(self.rows[chosen], self.values[chosen.to(self.values.device)])
         else:
             self.clear()
 
-    def clear(self):
+    def clear(self) -> None:
         super().clear()
         self._rows, self._lookups, self.batches = torch.empty(0, dtype=torch.int64), [], []
         self.places = self._grouper = None
         self._bypassed = False
 
-    def _one_place(self, located):
+    def _one_place(self, located: LocatedRows) -> bool:
         """Whether a row of this batch and of the staged ones has one place."""
         if self.places is None or located.grouper is None:
             return False
         return self.batches == [located.batch] or not (self._bypassed or located.bypassed)
 
-    def _set_rows(self, rows, sums):
+    def _set_rows(self, rows: Tensor, sums: Tensor) -> None:
         changed = self.changed
         self.clear()
         self._rows, self._changed = rows, changed
         self._set(sums)
 
 
-def _rows_of(groups, flat):
+def _rows_of(groups: Groups, flat: Tensor) -> Tensor:
     """Flat row of each group: int64[u]."""
     rows = torch.empty(len(groups.distinct), dtype=torch.int64)
     rows[groups.numbers.long()] = flat
@@ -195,11 +219,11 @@ class StagedBags(Staged):
         Row of `values` of each lookup.
     """
 
-    def __init__(self, dim):
+    def __init__(self, dim: int) -> None:
         super().__init__(dim)
         self.rows = self.bags = torch.empty(0, dtype=torch.int64)
 
-    def add(self, rows, bags, gradients):
+    def add(self, rows: Tensor, bags: Tensor, gradients: Tensor) -> None:
         """Stage the gradients float32[bags, D] of one backward for lookups int64[n]."""
         if not len(rows):
             return
@@ -212,11 +236,11 @@ class StagedBags(Staged):
         self.rows, self.bags = rows, bags
         self._set(gradients)
 
-    def row_of(self, number):
+    def row_of(self, number: int) -> Tensor:
         """Flat row of the first lookup of the bag of that number: int64[1]."""
         return self.rows[self.bags == number][:1]
 
-    def keep(self, chosen):
+    def keep(self, chosen: Tensor) -> None:
         """Drop all lookups but those of bool[n]."""
         self.rows, self.bags = self.rows[chosen], self.bags[chosen]
         if not len(self.rows):

@@ -5,11 +5,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
+
+from ...contract.errors import DeviceError
 
 # Without the conversions to enumerations of module `signal`, which take longer than the rest.
 _signal: Any = import_module("_signal")
 _SIGINT = int(signal.SIGINT)
+Pending: TypeAlias = list[tuple[Any, tuple[Any, ...]]]  # handlers, and their arguments
 
 
 class _Deferral:
@@ -17,7 +20,7 @@ class _Deferral:
 
     def __init__(self, handler: Any) -> None:
         self.handler = handler
-        self.pending: list[tuple[Any, tuple]] = []
+        self.pending: Pending = []
 
     def __call__(self, *arguments: Any) -> None:
         if self.pending:
@@ -26,7 +29,7 @@ class _Deferral:
 
 
 @contextmanager
-def deferred_interrupt() -> Iterator[list]:
+def deferred_interrupt() -> Iterator[Pending]:
     """Keep a first SIGINT in a list of (handler, arguments), for `deliver`.
 
     A second SIGINT reaches its handler at once. Inside another deferral the list stays empty, and
@@ -46,10 +49,20 @@ def deferred_interrupt() -> Iterator[list]:
         _signal.signal(_SIGINT, handler)
 
 
-def deliver(pending: list) -> None:
+def deliver(pending: Pending) -> None:
     """Call the handlers of interrupts that `deferred_interrupt` kept."""
     for handler, arguments in pending:
         handler(*arguments)
+
+
+def raise_saying(error: BaseException, what: str) -> NoReturn:
+    """Raise the error that is being handled again, and say `what` it changed: an exception as a
+    DeviceError, an interrupt and the like as they are."""
+    said = f"{str(error) or type(error).__name__}; {what}"
+    if isinstance(error, Exception):
+        raise DeviceError(said) from error
+    error.args = (said,)
+    raise error
 
 
 @contextmanager

@@ -30,7 +30,7 @@ class RowsLeaf:
         Its `grad`, as is `grad`.
     """
 
-    pending: list
+    pending: list[weakref.ref[Held]]
     stage: GradientStage
     table: int | None
     in_step: bool

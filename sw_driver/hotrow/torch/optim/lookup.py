@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from weakref import finalize
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from ...kernels.grouping import Grouper
 from ...kernels.pooling import BagLayout, pool_bags, sum_gradients
+from ..features.grouping import Segment
 from ..memory.slot_memory import to_device
 from .arithmetic import pool
-from .leaf import Held
+from .gradients import LocatedRows, StagedBags, StagedGradients
+from .leaf import Held, RowsLeaf
 
-if TYPE_CHECKING:
-    from ..features.grouping import Segment
-    from .gradients import StagedBags, StagedGradients
+_LEAST = 1 << 18  # elements; less the C library keeps for itself
+_KEPT = 4  # blocks that nothing refers to, at most, after a block of another size
+_STEPS = 8  # sizes between two powers of two, so that batches of similar sizes share memory
+
+
+class RecycledMemory:
+    """Tensors in memory that is used again once no tensor refers to it.
+
+    The C library returns large blocks to the system. Then each page of a batch's result is a page
+    fault, which takes longer than the result itself.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, NDArray[np.float32]] = {}  # by identity
+
+    def empty(self, rows: int, columns: int) -> Tensor:
+        """float32[rows, columns] on the host, with undefined contents."""
+        size = rows * columns
+        if size < _LEAST:
+            return torch.empty(rows, columns, dtype=torch.float32)
+        memory = self._take(size)
+        part = memory[:size]  # lives as long as a tensor refers to the memory
+        finalize(part, self._free.__setitem__, id(memory), memory).atexit = False
+        return torch.from_numpy(part).view(rows, columns)
+
+    def _take(self, size: int) -> NDArray[np.float32]:
+        for key, memory in list(self._free.items()):
+            if size <= len(memory) <= size + size // 4 and self._free.pop(key, None) is not None:
+                return memory
+        for key in list(self._free)[:-_KEPT]:  # of sizes that came last
+            self._free.pop(key, None)
+        step = 1 << max(0, size.bit_length() - _STEPS.bit_length())
+        return np.empty(-(-size // step) * step, np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,18 +60,18 @@ class LookupPart:
     """The lookups of a batch in one group of tables."""
 
     segment: Segment
-    located: Any  # LocatedRows of the store
+    located: LocatedRows
     layout: BagLayout  # of the bags in the result of all parts; without pooling, a lookup is a bag
     staged: StagedGradients
     staged_bags: StagedBags | None = None  # where the card pools rows
 
     @property
-    def grouper(self):
+    def grouper(self) -> Grouper:
         """Groups lookups by their index in the rows: Grouper."""
         return self.located.grouper or Grouper(len(self.located.rows))
 
     @property
-    def compiled(self):
+    def compiled(self) -> bool:
         """Whether the compiled passes pool this part: on the host, without bags of the card."""
         return self.located.rows.weights.device.type == "cpu" and self.located.cold is None
 
@@ -62,13 +99,13 @@ class Lookup:
         Backward stages gradients if it accumulates one in one of these.
     """
 
-    def __init__(self, parts, pooled, memory):
+    def __init__(self, parts: list[LookupPart], pooled: bool, memory: RecycledMemory) -> None:
         self.parts, self.pooled, self._memory = parts, pooled, memory
         self.done, self.trains = False, True
         self.missed: list[bool] | None = None
-        self.leaves: tuple[Any, ...] = ()
+        self.leaves: Sequence[RowsLeaf] = ()
 
-    def pool(self, weights):
+    def pool(self, weights: Tensor | None) -> tuple[Tensor, list[Tensor] | None]:
         """The result of all parts, and the rows that the gradient of `weights` needs.
 
         Returns
@@ -87,21 +124,21 @@ class Lookup:
                       _weights_of(part, weights), out=pooled)
         return pooled, rows
 
-    def _pool_pieces(self, weights):
-        pieces: dict[int, torch.Tensor] = {}
+    def _pool_pieces(self, weights: Tensor | None) -> Tensor:
+        pieces: dict[int, Tensor] = {}
         for part in self.parts:
             found = _pool_part(part, _weights_of(part, weights), self.pooled)
             pieces |= zip(part.layout.first_columns.tolist(), found.split(part.layout.samples),
                           strict=True)
         return torch.cat([pieces[column] for column in sorted(pieces)], dim=1)
 
-    def hold(self, stage):
+    def hold(self, stage: Callable[[], None]) -> None:
         """Call `stage()` when the backward in progress accumulates gradients in the leaves."""
         if self.leaves:
             self.leaves[0].stage.settle()
             Held(self.leaves, stage)
 
-    def stage(self, gradients, weights):
+    def stage(self, gradients: Tensor, weights: Tensor | None) -> None:
         """Stage the gradients of `pool`'s result."""
         if self.missed is not None:
             self.missed[:] = [True]
@@ -116,7 +153,7 @@ class Lookup:
                 _stage_part(part, _by_bag(gradients, part.layout), here, self.pooled)
         self.done = True
 
-    def weight_gradients(self, gradients, rows):
+    def weight_gradients(self, gradients: Tensor, rows: Sequence[Tensor]) -> Tensor:
         """The gradient of the weights: float32[n]."""
         return torch.cat([
             (_by_bag(gradients, part.layout)[
@@ -124,11 +161,11 @@ class Lookup:
             for part, here in zip(self.parts, rows, strict=True)])
 
 
-def _weights_of(part, weights):
+def _weights_of(part: LookupPart, weights: Tensor | None) -> Tensor | None:
     return None if weights is None else weights[part.segment.lookups]
 
 
-def _rows(part):
+def _rows(part: LookupPart) -> Tensor:
     """Rows of the lookups: float32[n, D]."""
     located = part.located
     with located.lock:
@@ -136,7 +173,7 @@ def _rows(part):
         return stored[to_device(located.at, stored.device).long()].float()
 
 
-def _pool_part(part, weights, pooled):
+def _pool_part(part: LookupPart, weights: Tensor | None, pooled: bool) -> Tensor:
     """Bags of a part: float32[bags, D], without pooling float32[n, D]."""
     if not pooled:
         return _rows(part)
@@ -150,25 +187,25 @@ def _pool_part(part, weights, pooled):
     return found if divisor is None else found / to_device(divisor, device)
 
 
-def _stage_part(part, gradients, weights, pooled):
+def _stage_part(part: LookupPart, gradients: Tensor, weights: Tensor | None, pooled: bool) -> None:
     """Stage the gradients float32[bags, D] of a part."""
     if part.layout.divisor is not None:
         gradients = gradients / to_device(part.layout.divisor, gradients.device)
     flat, cold = part.segment.flat, part.located.cold
     bags = _bags(part.segment) if pooled else torch.arange(len(flat))
-    if cold is not None:
+    if cold is not None and part.staged_bags is not None:
         part.staged_bags.add(flat[cold], bags[cold], gradients)
         part.staged.add(flat[~cold], bags[~cold], gradients)
     else:
         part.staged.add(flat, bags, gradients, weights)
 
 
-def _bags(segment):
+def _bags(segment: Segment) -> Tensor:
     """Bag of each lookup: int64[n]."""
     return torch.repeat_interleave(torch.arange(len(segment.lengths)), segment.lengths)
 
 
-def _by_bag(gradients, layout):
+def _by_bag(gradients: Tensor, layout: BagLayout) -> Tensor:
     """Gradients of the bags of a layout, from those of all bags: float32[bags, D]."""
     return torch.cat([gradients[:, column:column + layout.dim]
                       for column in layout.first_columns.tolist()])
@@ -178,7 +215,7 @@ class PooledLookup(torch.autograd.Function):
     """`Lookup` as a node of autograd's graph."""
 
     @staticmethod
-    def forward(ctx, anchor, weights, lookup):
+    def forward(ctx: Any, anchor: Tensor, weights: Tensor | None, lookup: Lookup) -> Tensor:
         """Run `lookup.pool(weights)`; `anchor` requires a gradient, so that backward runs."""
         ctx.lookup = lookup
         ctx.set_materialize_grads(False)
@@ -188,7 +225,7 @@ class PooledLookup(torch.autograd.Function):
         return pooled
 
     @staticmethod
-    def backward(ctx, gradients):
+    def backward(ctx: Any, gradients: Tensor | None) -> tuple[Any, ...]:
         (weights, *rows), lookup = ctx.saved_tensors, ctx.lookup
         if gradients is None or not gradients.numel():
             lookup.done = True

@@ -1,19 +1,21 @@
 """Stochastic rounding of rows to 16 bits."""
 
 import torch
+from torch import Tensor
 
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # odd, as int64
 _DRAWN_BITS = 24
 _TABLE_BITS = 40  # flat rows of one group of tables
 
 
-def row_keys(group, flat):
+def row_keys(group: int, flat: Tensor) -> Tensor:
     """Keys of flat rows int64[u] of a group of whole tables: int64[u], different for every row of a
     collection."""
     return flat.long() + (group << _TABLE_BITS)
 
 
-def round_stochastically(values, dtype, keys, seed, step):
+def round_stochastically(values: Tensor, dtype: torch.dtype, keys: Tensor, seed: int,
+                         step: int) -> Tensor:
     """Round to one of the two neighbours, with a chance that makes the expectation exact.
 
     A value beyond the largest finite number is rounded to nearest. The random bits of an element
@@ -44,7 +46,7 @@ def round_stochastically(values, dtype, keys, seed, step):
     return torch.where(torch.isfinite(above), found, nearest)
 
 
-def _drawn(keys, columns, seed, step):
+def _drawn(keys: Tensor, columns: int, seed: int, step: int) -> Tensor:
     """Numbers float64[u, columns] in [0, 1)."""
     start = _hash(_hash(torch.tensor(seed, device=keys.device)) + step)
     rows = _hash(start + keys)[:, None]
@@ -52,7 +54,7 @@ def _drawn(keys, columns, seed, step):
     return (bits & ((1 << _DRAWN_BITS) - 1)).double() / (1 << _DRAWN_BITS)
 
 
-def _hash(values):
+def _hash(values: Tensor) -> Tensor:
     """SplitMix64's output function, int64 to int64.
 
     Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
@@ -63,6 +65,6 @@ def _hash(values):
     return values ^ _shifted(values, 31)
 
 
-def _shifted(values, places):
+def _shifted(values: Tensor, places: int) -> Tensor:
     """Shift right without the sign."""
     return (values >> places) & ((1 << (64 - places)) - 1)

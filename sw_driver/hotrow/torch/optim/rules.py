@@ -1,8 +1,10 @@
 """Optimizers of embedding rows: the step of a row, fp32, on what the row and its state hold."""
 
 import math
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...contract.errors import Error
 from .arithmetic import rounded_sqrt, row_mean
@@ -44,8 +46,8 @@ class Rule:
     state: str | None = None
     tuned: tuple[str, ...] = ("lr", "weight_decay")
 
-    def __init__(self, lr, *, momentum=0, weight_decay=0.0, decoupled_weight_decay=False,
-                 rounding_seed=None):
+    def __init__(self, lr: float, *, momentum: float = 0, weight_decay: float = 0.0,
+                 decoupled_weight_decay: bool = False, rounding_seed: int | None = None) -> None:
         if momentum:
             raise Error(f"momentum {momentum} would move rows that no sample looked up, and is not "
                         f"supported: use 'adam', which moves the rows of a batch")
@@ -54,27 +56,28 @@ class Rule:
         self.steps = 0
         self.check()
 
-    def check(self):
+    def check(self) -> None:
         """Raise Error if a parameter has no sense."""
         _check_number("weight_decay", self.weight_decay)
         if self.rounding_seed is not None and not isinstance(self.rounding_seed, int):
             raise Error(f"rounding_seed is an integer, not {self.rounding_seed!r}")
 
     @property
-    def plain(self):
+    def plain(self) -> bool:
         """Whether a step depends on weights, gradients and state only, and rounds to nearest."""
         return not self.weight_decay and self.rounding_seed is None
 
     @property
-    def counts_steps(self):
+    def counts_steps(self) -> bool:
         """Whether a step depends on the number of steps before it."""
         return self.rounding_seed is not None
 
-    def columns(self, dim):
+    def columns(self, dim: int) -> int:
         """Numbers of state that follow the `dim` elements of a row."""
         return dim if self.state == "element" else 0
 
-    def update(self, weights, gradients, state=None):
+    def update(self, weights: Tensor, gradients: Tensor,
+               state: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """The rows after one step: (weights, state)."""
         if self.weight_decay and self.decoupled_weight_decay:
             weights = weights * (1 - self.lr * self.weight_decay)
@@ -82,14 +85,16 @@ class Rule:
             gradients = torch.add(gradients, weights, alpha=self.weight_decay)
         return self.step(weights, gradients, state)
 
-    def step(self, weights, gradients, state):
+    def step(self, weights: Tensor, gradients: Tensor,
+             state: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """`update` without weight decay."""
         raise NotImplementedError
 
-    def rounded(self, weights, dtype, keys=None):
+    def rounded(self, weights: Tensor, dtype: torch.dtype, keys: Tensor | None = None) -> Tensor:
         """The rows as they are stored; `keys` int64[u] seeds stochastic rounding."""
         if self.rounding_seed is None or dtype == torch.float32:
             return weights
+        assert keys is not None, "random bits depend on the row"
         return round_stochastically(weights, dtype, keys, self.rounding_seed, self.steps)
 
 
@@ -98,7 +103,8 @@ class SGD(Rule):
 
     name = "sgd"
 
-    def step(self, weights, gradients, state=None):
+    def step(self, weights: Tensor, gradients: Tensor,
+             state: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         return torch.add(weights, gradients, alpha=-self.lr), None
 
 
@@ -120,11 +126,14 @@ class RowwiseAdagrad(Rule):
     name, state = "rowwise_adagrad", "row"
     default_eps, default_initial = 1e-8, 0.01
 
-    def __init__(self, lr, eps=default_eps, initial=default_initial, **options):
+    def __init__(self, lr: float, eps: float = default_eps, initial: float = default_initial,
+                 **options: Any) -> None:
         self.eps, self.initial = eps, initial
         super().__init__(lr, **options)
 
-    def step(self, weights, gradients, state):
+    def step(self, weights: Tensor, gradients: Tensor,
+             state: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        assert state is not None
         state = state + row_mean(gradients * gradients)
         factor = self.lr / (rounded_sqrt(state) + self.eps)
         return weights - factor[:, None] * gradients, state
@@ -144,11 +153,13 @@ class Adagrad(Rule):
 
     name, state = "adagrad", "element"
 
-    def __init__(self, lr, eps=1e-10, initial=0.0, **options):
+    def __init__(self, lr: float, eps: float = 1e-10, initial: float = 0.0, **options: Any) -> None:
         self.eps, self.initial = eps, initial
         super().__init__(lr, **options)
 
-    def step(self, weights, gradients, state):
+    def step(self, weights: Tensor, gradients: Tensor,
+             state: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        assert state is not None
         state = torch.addcmul(state, gradients, gradients)
         root = rounded_sqrt(state) + self.eps
         return torch.addcdiv(weights, gradients, root, value=-self.lr), state
@@ -174,21 +185,24 @@ class Adam(Rule):
     name, state, counts_steps = "adam", "element", True
     tuned = ("lr", "weight_decay", "betas", "eps")
 
-    def __init__(self, lr, betas=(0.9, 0.999), eps=1e-8, **options):
+    def __init__(self, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 **options: Any) -> None:
         self.betas, self.eps = betas, eps
         super().__init__(lr, **options)
 
-    def check(self):
+    def check(self) -> None:
         super().check()
         _check_number("eps", self.eps)
         betas = tuple(self.betas)
         if len(betas) != 2 or not all(0 <= each < 1 for each in betas):
             raise Error(f"expected two betas from 0 to less than 1, got {self.betas!r}")
 
-    def columns(self, dim):
+    def columns(self, dim: int) -> int:
         return 2 * dim
 
-    def step(self, weights, gradients, state):
+    def step(self, weights: Tensor, gradients: Tensor,
+             state: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        assert state is not None
         dim, (_, beta) = weights.shape[1], self.betas
         first = self._moment(state[:, :dim], gradients)
         second = state[:, dim:] * beta + self._square(gradients) * (1 - beta)
@@ -196,10 +210,10 @@ class Adam(Rule):
         rate = self.lr / (1 - self.betas[0]**self.steps)
         return weights - first / root * rate, torch.cat((first, second), dim=1)
 
-    def _moment(self, before, gradients):
+    def _moment(self, before: Tensor, gradients: Tensor) -> Tensor:
         return before * self.betas[0] + gradients * (1 - self.betas[0])
 
-    def _square(self, gradients):
+    def _square(self, gradients: Tensor) -> Tensor:
         return gradients * gradients
 
 
@@ -208,16 +222,16 @@ class PartialRowwiseAdam(Adam):
 
     name = "partial_rowwise_adam"
 
-    def columns(self, dim):
+    def columns(self, dim: int) -> int:
         return dim + 1
 
-    def _square(self, gradients):
+    def _square(self, gradients: Tensor) -> Tensor:
         return row_mean(gradients * gradients)[:, None]
 
 
 OPTIMIZERS = {rule.name: rule for rule in (SGD, RowwiseAdagrad, Adagrad, Adam, PartialRowwiseAdam)}
 
 
-def _check_number(name, value):
+def _check_number(name: str, value: float) -> None:
     if isinstance(value, (str, bool)) or not 0 <= float(value) < math.inf:
         raise Error(f"expected {name} of at least 0, got {value!r}")

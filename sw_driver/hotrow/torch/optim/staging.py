@@ -1,54 +1,42 @@
 """The staged gradients of all groups of a collection, and the step that applies them."""
 
+from __future__ import annotations
+
 import threading
 import warnings
-from typing import Any
-from weakref import finalize
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from ...contract.errors import DeviceError, Error
+from ...contract.errors import Error
+from ...kernels.pooling import BagLayout
+from ..features.configs import TableGroup
+from ..features.grouping import Request
+from ..memory.slot_memory import SlotMemory
 from .finite_check import DeferredFiniteCheck, FiniteCheck
-from .gradients import StagedBags, StagedGradients
+from .gradients import LocatedRows, StagedBags, StagedGradients
+from .interrupts import raise_saying
 from .leaf import RowsLeaf
-from .lookup import Lookup, LookupPart
+from .lookup import Lookup, LookupPart, RecycledMemory
+from .rules import Rule
 
 _ROW_BYTES = 8  # of the number of a row
 _UNSTEPPED = 64  # batches of a module without a step, of which the user is warned
-_LEAST = 1 << 18  # elements; less the C library keeps for itself
-_KEPT = 4  # blocks that nothing refers to, at most, after a block of another size
-_STEPS = 8  # sizes between two powers of two, so that batches of similar sizes share memory
 
 
-class RecycledMemory:
-    """Tensors in memory that is used again once no tensor refers to it.
+class RowStore(Protocol):
+    """What takes the step of rows."""
 
-    The C library returns large blocks to the system. Then each page of a batch's result is a page
-    fault, which takes longer than the result itself.
-    """
+    reached: dict[int, bool]
 
-    def __init__(self):
-        self._free: dict[int, np.ndarray] = {}  # by identity
+    def apply_all(self, staged: Sequence[StagedGradients], rule: Rule,
+                  finite: Tensor | None = None) -> None:
+        """Apply the StagedGradients of every group, and record the groups in `reached`."""
 
-    def empty(self, rows, columns):
-        """float32[rows, columns] on the host, with undefined contents."""
-        size = rows * columns
-        if size < _LEAST:
-            return torch.empty(rows, columns, dtype=torch.float32)
-        memory = self._take(size)
-        part = memory[:size]  # lives as long as a tensor refers to the memory
-        finalize(part, self._free.__setitem__, id(memory), memory).atexit = False
-        return torch.from_numpy(part).view(rows, columns)
-
-    def _take(self, size):
-        for key, memory in list(self._free.items()):
-            if size <= len(memory) <= size + size // 4 and self._free.pop(key, None) is not None:
-                return memory
-        for key in list(self._free)[:-_KEPT]:  # of sizes that came last
-            self._free.pop(key, None)
-        step = 1 << max(0, size.bit_length() - _STEPS.bit_length())
-        return np.empty(-(-size // step) * step, np.float32)
+    def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
+        """Update the rows of StagedBags."""
 
 
 class GradientStage:
@@ -69,15 +57,19 @@ class GradientStage:
     finite : FiniteCheck
     lock : RLock
         Of forward, staging and step, for threads that share a model.
+    split : bool
+        Whether the last step reached some of its rows and not the others.
     missed : list of bool
         Not empty after a backward of a lookup in `eval()`.
     """
 
-    def __init__(self, groups, memory, bags=False):
-        self.lock, self.missed = threading.RLock(), []
+    def __init__(self, groups: Sequence[TableGroup], memory: SlotMemory,
+                 bags: bool = False) -> None:
+        self.lock = threading.RLock()
+        self.missed: list[bool] = []
         self._marks: dict[int, tuple[RowsLeaf, Any]] = {}
         self._unstepped: dict[int, int] = {}
-        self._warned, self._scaled, self.steps = False, False, 0
+        self._warned, self._scaled, self.steps, self.split = False, False, 0, False
         self.groups = tuple(groups)
         self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
         self._bags = [StagedBags(group.kind.dim) for group in groups] if bags else []
@@ -89,17 +81,23 @@ class GradientStage:
         return [*self.rows, *self._bags]
 
     @property
-    def empty(self):
+    def empty(self) -> bool:
         """Whether nothing is staged."""
         self.settle()
         return all(staged.values is None for staged in self.all)
 
+    def tensors(self) -> list[Tensor]:
+        """The tensors whose `grad` are the staged gradients."""
+        self.settle()
+        return [staged.tensor for staged in self.all]
+
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         return sum(staged.values.nbytes + _ROW_BYTES * len(staged.values) for staged in self.all
                    if staged.values is not None)
 
-    def lookups(self, request, located, layouts, pooled):
+    def lookups(self, request: Request, located: Sequence[LocatedRows],
+                layouts: Sequence[BagLayout], pooled: bool) -> list[Lookup]:
         """Lookups whose backward stages its gradients here, and whose results follow one another.
 
         Parameters
@@ -123,7 +121,7 @@ class GradientStage:
             return [Lookup(parts, True, self._memory)]
         return [Lookup([part], False, self._memory) for part in parts]
 
-    def mark(self, leaf, marker):
+    def mark(self, leaf: RowsLeaf, marker: Any) -> None:
         """Record that gradients are staged which a leaf shows by its `grad`."""
         self._marks[id(leaf)] = leaf, marker
         count = self._unstepped[id(leaf)] = self._unstepped.get(id(leaf), 0) + 1
@@ -134,18 +132,18 @@ class GradientStage:
                 f"step() of the collection's optimizer, beside that of the model's. An optimizer "
                 f"of PyTorch does not train rows", stacklevel=2)
 
-    def marked(self, leaf):
+    def marked(self, leaf: RowsLeaf) -> Any:
         """The marker of a leaf, or None."""
         return self._marks.get(id(leaf), (None, None))[1]
 
-    def unmark(self, leaf):
+    def unmark(self, leaf: RowsLeaf) -> None:
         """Keep the staged gradients of a leaf whatever happens to its `grad`."""
         with self.lock:
             self.settle()
             _, marker = self._marks.pop(id(leaf), (None, None))
             self._scaled |= marker is not None and _scaled(leaf, marker)
 
-    def settle(self):
+    def settle(self) -> None:
         """Drop the gradients of leaves whose `grad` was removed or zeroed."""
         with self.lock:
             for key, (leaf, marker) in list(self._marks.items()):
@@ -155,15 +153,16 @@ class GradientStage:
                 leaf.grad = None
                 self.drop(leaf.table)
 
-    def clear(self):
+    def clear(self) -> None:
         """Drop all gradients."""
-        self.drop(None)
-        for leaf, _ in self._marks.values():
-            leaf.grad = None
-        self._marks.clear()
-        self._scaled = False
+        with self.lock:
+            self.drop(None)
+            for leaf, _ in self._marks.values():
+                leaf.grad = None
+            self._marks.clear()
+            self._scaled = False
 
-    def drop(self, table):
+    def drop(self, table: int | None) -> None:
         """Drop the gradients of the table of that number; of all with None."""
         self.missed.clear()
         for number, each in enumerate(self.all):
@@ -176,42 +175,63 @@ class GradientStage:
             tables = torch.from_numpy(group.tables.locate(each.rows).table)
             each.keep(tables != group.numbers.index(table))
 
-    def apply(self, store, rule, batch):
+    def apply(self, store: RowStore, rule: Rule, batch: int) -> None:
         """Check the gradients of the step after batch number `batch`, apply and clear them.
 
         If that fails, the gradients of the groups that the step did not reach stay.
+
+        Raises
+        ------
+        DeviceError
+            It failed after it had reached some tables; the error names the others.
         """
         finite = self.finite.check(batch, [*zip(self.groups, self.rows, strict=True),
                                            *zip(self.groups, self._bags, strict=False)])
-        begun = [each.values is not None for each in self.all]
+        begun, steps = [each.values is not None for each in self.all], self.steps + 1
+        reached = store.reached
+        reached.clear()
         try:
             store.apply_all(self.rows, rule, finite)
-            for group, staged in enumerate(self._bags):
+            for group, staged in enumerate(self._bags, len(self.rows)):
                 if staged.values is not None:
-                    try:
-                        store.apply_bags(group, staged, rule)
-                    finally:
-                        staged.clear()  # a card that failed may have taken the step
-        except Exception as error:
+                    reached[group] = False  # a card that fails may have taken the step
+                    store.apply_bags(group - len(self.rows), staged, rule)
+                    reached[group] = True
+            self._end(steps)
+        except BaseException as error:
+            for group in reached:
+                self.all[group].clear()
             left = [each.values is not None for each in self.all]
-            if begun == left or not any(left):
-                raise
-            raise DeviceError(
-                f"{error}; the step of batch {batch} did not reach the rows of "
-                f"{self._tables(left)}, whose gradients are staged: call step() again, which "
-                f"leaves the other tables as they are, or zero_grad()") from error
-        self.steps += 1
+            if reached and not any(left) and all(reached.values()):
+                self._end(steps)
+            said = []
+            unsure = [reached.get(group) is False for group in range(len(self.rows))]
+            if any(unsure):
+                said.append(f"the step of batch {batch} perhaps did not reach the rows of "
+                            f"{self._tables(unsure)}, whose gradients were dropped")
+            if any(left) and left != begun:
+                said.append(f"the step of batch {batch} did not reach the rows of "
+                            f"{self._tables(left)}, whose gradients are staged: call step() again, "
+                            f"which leaves the other tables as they are, or zero_grad()")
+            if said:
+                self.split = True
+                raise_saying(error, "; ".join(said))
+            raise
+
+    def _end(self, steps: int) -> None:
+        """Record that all rows have so many steps."""
+        self.steps, self.split = steps, False
         self._unstepped.clear()
         self.clear()
 
-    def _tables(self, chosen):
+    def _tables(self, chosen: Sequence[bool]) -> str:
         """Names of the tables of the groups that bool[groups of `all`] chooses, in words."""
         groups = [self.groups[number % len(self.groups)]
                   for number, each in enumerate(chosen) if each]
         return ", ".join(dict.fromkeys(
             repr(config.name) for group in groups for config in group.configs))
 
-    def check_scaled(self):
+    def check_scaled(self) -> None:
         """Raise Error if `grad` of parameters was changed in place, and no staged gradient."""
         self.settle()
         scaled = self._scaled or any(_scaled(*mark) for mark in self._marks.values())
@@ -222,6 +242,6 @@ class GradientStage:
                         "zero_grad() drops the gradients")
 
 
-def _scaled(leaf, marker):
+def _scaled(leaf: RowsLeaf, marker: Any) -> bool:
     """Whether the `grad` of a leaf was changed in place or replaced."""
     return marker.scaled or leaf.marker is not marker

@@ -4,6 +4,7 @@ import os
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,10 +25,10 @@ class Checkpoint:
     path : str or Path
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
 
-    def save(self, **parts):
+    def save(self, **parts: Any) -> None:
         """Write `state_dict()`s, tensors and numbers by name."""
         target = Path(os.path.realpath(self.path))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +49,7 @@ class Checkpoint:
         finally:
             os.close(directory)
 
-    def load(self):
+    def load(self) -> dict[str, Any]:
         """The arguments of `save`: dict.
 
         Raises
@@ -76,7 +77,7 @@ class Checkpoint:
         return parts
 
 
-def _umask():
+def _umask() -> int:
     """The umask of the process, from the system where that does not change it."""
     try:
         for line in Path("/proc/self/status").read_text().splitlines():

@@ -1,8 +1,10 @@
 """A collection that a pipeline feeds: its part of each batch that is read ahead."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import nn
 
 from ...contract.errors import Error
 from ..collection.bag_calls import joined_bags
@@ -34,12 +36,15 @@ class FedCollection:
         Whether the batch that was begun last has lookups.
     """
 
-    def __init__(self, collection):
-        self.collection, self.names, self.bags = collection, [], {}
-        self._lookups, self._prefetched, self._taken = [], False, 0
+    def __init__(self, collection: HotEmbeddingBagCollection):
+        self.collection = collection
+        self.names: list[str] = []
+        self.bags: dict[str, HotEmbeddingBag] = {}
+        self._lookups: list[HotEmbeddingBagCollection | HotEmbeddingBag] = []
+        self._prefetched, self._taken = False, 0
         self.looks_up = True
 
-    def add(self, name, module):
+    def add(self, name: str, module: HotEmbeddingBagCollection | HotEmbeddingBag) -> None:
         """Add a module of the model that looks up in the collection."""
         self._lookups.append(module)
         if isinstance(module, HotEmbeddingBag):
@@ -47,7 +52,7 @@ class FedCollection:
         else:
             self.names.append(name)
 
-    def own(self, inputs):
+    def own(self, inputs: dict[str, Any]) -> Any:
         """The part of a dict of inputs by name that is for this collection: its argument, or a dict
         of those of its bags."""
         for name in self.names:
@@ -59,13 +64,14 @@ class FedCollection:
                         f"{', '.join(map(repr, inputs))}")
         return bags
 
-    def prefetch(self, inputs):
+    def prefetch(self, inputs: Any) -> FedBatch:
         """Prefetch a batch if the model trains: FedBatch."""
         by_name = isinstance(inputs, dict)
         if by_name:
             bags = joined_bags(self.bags, inputs)
         else:
-            bags = self.collection.bags(*(inputs if isinstance(inputs, tuple) else (inputs,)))
+            given = inputs if isinstance(inputs, tuple) else (inputs,)
+            bags = self.collection.batches.bags(*given)
         trains = torch.is_grad_enabled() and any(
             each.training and each.rows.trains for each in self._lookups)
         if trains:
@@ -73,26 +79,26 @@ class FedCollection:
         looks_up = bags.lookups > 0
         return FedBatch(looks_up, trains and looks_up, bags if by_name and trains else None)
 
-    def begin(self, fed):
+    def begin(self, fed: FedBatch) -> None:
         """Begin with the batch that was prefetched first."""
         self.looks_up, self._prefetched = fed.looks_up, fed.prefetched
-        self._taken = self.collection.batches
+        self._taken = self.collection.batches.count
         if fed.calls is not None and self.collection.store.coming() is None:
             self.collection.calls.announce(fed.calls)
 
     @property
-    def looked_up(self):
+    def looked_up(self) -> bool:
         """Whether the batch that was begun last was prefetched and looked up."""
-        return self._prefetched and self.collection.batches != self._taken
+        return self._prefetched and self.collection.batches.count != self._taken
 
-    def skip(self):
+    def skip(self) -> None:
         """Leave out the batch that was begun last."""
         if self._prefetched:
             self.collection.skip()
             self._prefetched = False
 
 
-def collections_of(model):
+def collections_of(model: nn.Module) -> list[FedCollection]:
     """The collections of a model: list of FedCollection.
 
     Raises

@@ -1,15 +1,21 @@
 """Forward and backward of one batch, in mode hotline in two parts."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import torch
 from torch import nn
 
 from ...contract.errors import Error
+from ..collection.collection import HotEmbeddingBagCollection
 from ..features.bags import Bags
 
+B = TypeVar("B")
 _BATCH_COUPLED = (nn.modules.batchnorm._BatchNorm,)
 
 
-def backward(collection, batch, loss, select=None):
+def backward(collection: HotEmbeddingBagCollection, batch: B, loss: Callable[[B], torch.Tensor],
+             select: Callable[[B, torch.Tensor], B] | None = None) -> None:
     """Run forward and backward of the batch that a collection prefetched first.
 
     In mode hotline the popular samples run first, while the rows of the others are fetched. The
@@ -29,13 +35,14 @@ def backward(collection, batch, loss, select=None):
     if collection.mode != "hotline":
         loss(batch).backward()
         return
-    size = collection.waiting_samples
+    coming = collection.batches.coming
+    size = 0 if coming is None else coming.samples
     for samples in collection.parts():
         part = (select or indexed)(batch, samples)
         (loss(part) * (len(samples) / size)).backward()
 
 
-def indexed(batch, samples):
+def indexed(batch: Any, samples: torch.Tensor) -> Any:
     """Some samples int64[k] of a tensor, of Bags, or of a tuple, list or dict of them."""
     if isinstance(batch, Bags):
         return batch.rows(samples)
@@ -49,7 +56,7 @@ def indexed(batch, samples):
                 f"{type(batch).__name__}: pass select=, which takes some of its samples")
 
 
-def refuse_batch_coupled(model):
+def refuse_batch_coupled(model: nn.Module) -> None:
     """Raise Error for layers whose output for a sample depends on the rest of its batch."""
     for name, layer in model.named_modules():
         if isinstance(layer, _BATCH_COUPLED):

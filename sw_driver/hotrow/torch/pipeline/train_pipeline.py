@@ -2,20 +2,24 @@
 
 import time
 from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
 import torch
+from torch import nn
 
 from ...contract.errors import Error
-from .fed_collection import collections_of
+from .fed_collection import FedBatch, collections_of
 from .micro_batch import backward, refuse_batch_coupled
 
+B = TypeVar("B")  # a batch of the loader
 _STAGES = ("plan", "collect", "exchange", "insert")
 _WRITTEN = ("batches_per_s", "hit_rate", "stall", "popular_fraction", "gather_hidden",
             "read_hidden")
 
 
-class TrainPipeline:
+class TrainPipeline(Generic[B]):
     """Yields a loader's batches in order, each when the trainer is about to use its rows.
 
     While a batch trains, the stages plan, collect, exchange and insert of the next ones run on the
@@ -56,7 +60,9 @@ class TrainPipeline:
         The model has no collection.
     """
 
-    def __init__(self, loader, model, inputs, ahead=None, watch=None, writer=None):
+    def __init__(self, loader: Iterable[B], model: nn.Module, inputs: Callable[[B], Any],
+                 ahead: int | None = None, watch: Callable[[dict[str, Any]], object] | None = None,
+                 writer: Any = None):
         self.loader, self.model = loader, model
         self._fed = collections_of(model)
         self.collections = [each.collection for each in self._fed]
@@ -66,33 +72,36 @@ class TrainPipeline:
         if self.ahead < 0:
             raise Error(f"a pipeline reads 0 or more batches ahead, not {self.ahead}")
         self.epoch = self.batch = self._skip = self._done = 0
-        self._random = self._resumed = self._iterator = None
-        self._seconds, self._started = 0.0, None
+        self._random: torch.Tensor | None = None  # state of the loader's generator
+        self._resumed: torch.Tensor | None = None
+        self._iterator: Generator[B, None, None] | None = None
+        self._seconds = 0.0
+        self._started: float | None = None
         self._before = self._counts()  # of batches that were not this pipeline's
 
-    def __len__(self):
-        return len(self.loader)
+    def __len__(self) -> int:
+        return len(self.loader)  # type: ignore[arg-type]  # TypeError for one without a length
 
-    def __enter__(self):
+    def __enter__(self) -> "TrainPipeline[B]":
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with suppress(*([BaseException] if kind else [])):  # the first error is the one to show
             self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Release the batches that were read ahead, and end the threads."""
         if self._iterator is not None:
             self._iterator.close()
         self._abandon()
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[B]:
         if self._iterator is not None:
             self._iterator.close()
         self._iterator = self._epoch()
         return self._iterator
 
-    def skip(self):
+    def skip(self) -> None:
         """Leave out the batch that was yielded last, before the model looks it up.
 
         Raises
@@ -106,7 +115,8 @@ class TrainPipeline:
         for each in self._fed:
             each.skip()
 
-    def train(self, loss, *optimizers, select=None):
+    def train(self, loss: Callable[[B], torch.Tensor], *optimizers: torch.optim.Optimizer,
+              select: Callable[[B, torch.Tensor], B] | None = None) -> None:
         """Train one epoch.
 
         In mode hotline a batch trains in two parts of one step: its popular samples, while the
@@ -144,19 +154,19 @@ class TrainPipeline:
             for each in every:
                 each.step()
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """The place to continue from: take it after the step of the batch yielded last."""
         return {"epoch": self.epoch, "batch": self.batch, "random": self._random,
                 "model_random": torch.get_rng_state()}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next epoch continue at the batch at which the state was taken."""
         self.epoch, self._skip = state["epoch"], state["batch"]
         self._resumed = state["random"]
         torch.set_rng_state(state["model_random"])
 
     @property
-    def figures(self):
+    def figures(self) -> dict[str, Any]:
         """Figures since the pipeline was made, over all its epochs: dict.
 
         `batches`, `batches_per_s`, `hit_rate`, `seconds` by stage, and `stall`, all seconds that
@@ -185,7 +195,7 @@ class TrainPipeline:
             "read_hidden": 1 - exposed / read if read else None,
         }
 
-    def _counts(self):
+    def _counts(self) -> dict[str, Any]:
         """Lookups, hits, `stall`, and the seconds of each stage, of all batches so far: dict."""
         stages = [each.store.batch_stages.stages for each in self.collections
                   if each.store.batch_stages]
@@ -199,12 +209,12 @@ class TrainPipeline:
             **{name: sum(each.seconds[number] for each in stages)
                for number, name in enumerate(_STAGES if stages else ())}}
 
-    def _epoch(self):
+    def _epoch(self) -> Generator[B, None, None]:
         """One pass, or the rest of one after `load_state_dict`."""
-        waiting: deque[tuple] = deque()
+        waiting: deque[tuple[B, list[FedBatch]]] = deque()
         skip, complete = self._skip, False
         reader = self._read()
-        self._started = time.perf_counter()
+        self._started = started = time.perf_counter()
         try:
             for number in range(skip):
                 if next(reader, _END) is _END:
@@ -229,26 +239,27 @@ class TrainPipeline:
                 self._report()
             self.epoch, self.batch, self._random = self.epoch + 1, 0, None
             for each in self.collections:
-                each.finish()
+                each.lifecycle.finish()
             complete = True
         finally:
-            self._seconds += time.perf_counter() - self._started
+            self._seconds += time.perf_counter() - started
             self._started = self._iterator = None
             if not complete:
                 self._abandon()
 
-    def _abandon(self):
+    def _abandon(self) -> None:
         for each in self.collections:
             each.abandon()
 
-    def _read(self):
+    def _read(self) -> Iterator[B]:
         """The loader's batches, read with random numbers that the model does not see."""
         if self._resumed is not None:
             self._random, self._resumed = self._resumed, None
         else:
             seed = int(torch.randint(1 << 62, ()))
             self._random = torch.Generator().manual_seed(seed).get_state()
-        state, iterator = self._random, None
+        state = self._random
+        iterator: Iterator[B] | None = None
         while True:
             kept = torch.get_rng_state()
             torch.set_rng_state(state)
@@ -262,7 +273,7 @@ class TrainPipeline:
                 return
             yield batch
 
-    def _prefetch(self, batch):
+    def _prefetch(self, batch: B) -> list[FedBatch]:
         """Prefetch a batch if the model trains: list of FedBatch."""
         inputs, fed = self._inputs(batch), self._fed
         if isinstance(inputs, dict) and (len(fed) > 1 or fed[0].names):
@@ -273,7 +284,7 @@ class TrainPipeline:
             return [each.prefetch(each.own(inputs)) for each in fed]
         return [each.prefetch(inputs) for each in fed]
 
-    def _report(self):
+    def _report(self) -> None:
         """Pass the figures to `watch` and `writer`."""
         if self._watch is None and self._writer is None:
             return
@@ -286,4 +297,4 @@ class TrainPipeline:
                     self._writer.add_scalar(f"hotrow/{name}", figures[name], self._done)
 
 
-_END = object()
+_END: Any = object()

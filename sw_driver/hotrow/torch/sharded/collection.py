@@ -1,18 +1,28 @@
 """Embedding tables that several processes train together: `ShardedEmbeddingBagCollection`."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
 
 from ...contract.errors import Error
+from ...device import Device
+from ..collection.cache import Cache
 from ..collection.collection import HotEmbeddingBagCollection, drawn_seed
-from ..collection.contents import TableContents
-from ..features.configs import table_config
-from ..features.layout import FeatureLayout
+from ..collection.contents import Contents, TableContents
+from ..collection.lifecycle import Lifecycle
+from ..features.configs import TableConfig, TableGroup, table_config
+from ..features.layout import FeatureLayout, Result
 from ..memory.slot_memory import memory_on
 from ..memory.tables import digest_of
 from ..optim.finite_check import FiniteCheck
-from ..optim.row_optimizer import rule_of
-from ..store.fitting import check_fits
+from ..optim.rules import Rule
+from ..store.base import Store
 from .ranks import Ranks
 from .sharding import Sharding
 from .store import ShardedStore
@@ -21,11 +31,13 @@ from .store import ShardedStore
 class ShardedContents(TableContents):
     """Whole tables, gathered from all ranks; every call but `assign` and `locate` is collective."""
 
-    def __init__(self, sharding, ranks):
+    copied = True
+
+    def __init__(self, sharding: Sharding, ranks: Ranks) -> None:
         super().__init__(sharding.spans)
         self._sharding, self._ranks = sharding, ranks
 
-    def table(self, name):
+    def table(self, name: str) -> Contents:
         """Copies of one table: (weights [rows, dim], state or None), as large at every rank."""
         group, local = self.locate(name)
         rows = self._groups[group].tables.cardinalities[local]
@@ -33,22 +45,24 @@ class ShardedContents(TableContents):
         return (self._gathered(weights, local, rows),
                 None if state is None else self._gathered(state, local, rows))
 
-    def assign(self, name, weights=None, state=None):
+    def assign(self, name: str, weights: torch.Tensor | None = None,
+               state: torch.Tensor | None = None) -> None:
         group, local = self.locate(name)
         owned, _ = self._sharding.own(group, local)
         for here, given in zip(self._sharding.shards[group].tables.table(local), (weights, state),
                                strict=True):
             if given is not None:
+                assert here is not None, "a table without state gets none"
                 mine = given[owned]
                 here[:len(mine)] = mine
 
-    def sha256(self):
+    def sha256(self) -> str:
         return "-".join(
             digest_of(self.table(config.name)[part] for part in range(2)
                       for config in group.configs)
             for group in self._groups)
 
-    def _gathered(self, part, local, rows):
+    def _gathered(self, part: torch.Tensor, local: int, rows: int) -> torch.Tensor:
         whole = part.new_empty(rows, *part.shape[1:])
         for rank, owned in enumerate(self._ranks.gather(part)):
             begin = (rank - local) % self._ranks.world
@@ -72,11 +86,12 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
 
     All ranks make the same calls in the same order, with as many batches each: forward, prefetch,
     step, learn, `state_dict` and the like are collective, `close`, `abandon` and `flush` are not.
-    Clipping and `statistics` see a rank's own gradients and lookups.
+    `learn` returns the rows that have a slot at all ranks. Clipping and `statistics` see a rank's
+    own gradients and lookups.
 
     Parameters
     ----------
-    tables, device, mode, optimizer, lr, seed, **options
+    tables, device, mode, optimizer, lr, **options
         As in `HotEmbeddingBagCollection`; every rank has a device of its own.
     ranks : ProcessGroup, optional
         All processes by default.
@@ -92,9 +107,10 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
 
     several_ranks = True
 
-    def __init__(self, tables, device=None, mode="scratchpipe", optimizer="sgd", lr=0.01, *,
-                 seed=None, ranks=None, bounds_check_mode="fatal", is_weighted=False, **options):
-        tables, ranks = tuple(table_config(each) for each in tables), Ranks(ranks)
+    def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
+                 mode: str = "scratchpipe", optimizer: str | Rule = "sgd", lr: float = 0.01, *,
+                 ranks: dist.ProcessGroup | None = None, **options: Any) -> None:
+        tables, self.ranks = tuple(table_config(each) for each in tables), Ranks(ranks)
         if memory_on(options.get("slots_device", "cpu")).asynchronous:
             raise Error("ranks exchange rows through host memory, where the slots of tables of "
                         "several processes are, too: leave slots_device out")
@@ -104,103 +120,137 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
             if config.path is not None:
                 raise Error(f"table {config.name!r} has the path {config.path!r}, and rows of "
                             f"several processes are in their memory: leave path out")
-        rule = rule_of(optimizer, lr)
-        check_fits(tables, rule, device, options.get("preset"), options.get("share", 1))
-        sharding = Sharding(tables, rule, ranks.rank, ranks.world)
-        super().__init__(tables, device, mode, rule, groups=sharding.shards, **options)
-        self.ranks = ranks
-        self.layout = FeatureLayout(self.tables, sharding.spans, bounds_check_mode, is_weighted)
-        self.store = ShardedStore(self.store, sharding, ranks)
-        self.contents = self.saved.contents = ShardedContents(sharding, ranks)
-        self._gradients.groups = tuple(sharding.spans)
-        self._gradients.finite = AgreedFiniteCheck(ranks)
-        if options.get("initialise", True):
-            sharding.initialise(ranks.first(drawn_seed() if seed is None else seed))
+        super().__init__(tables, device, mode, optimizer, lr, **options)
+        self.staging.finite = AgreedFiniteCheck(self.ranks)
 
-    def __reduce_ex__(self, protocol):
+    def _make_groups(self, rule: Rule) -> list[TableGroup]:
+        self._sharding = Sharding(self.tables, rule, self.ranks.rank, self.ranks.world)
+        return self._sharding.shards
+
+    def _make_layout(self, groups: Sequence[TableGroup], bounds_check_mode: str,
+                     is_weighted: bool) -> FeatureLayout:
+        return AgreedLayout(self.tables, self._sharding.spans, bounds_check_mode, is_weighted,
+                            self.ranks)
+
+    def _make_store(self, own: Store) -> Store:
+        return ShardedStore(own, self._sharding, self.ranks)
+
+    def _make_contents(self, groups: Sequence[TableGroup]) -> TableContents:
+        return ShardedContents(self._sharding, self.ranks)
+
+    def _make_cache(self) -> Cache:
+        return ShardedCache(self.tables, self.mode, self.store, self.lifecycle, self.contents,
+                            self.ranks)
+
+    def _draw(self, groups: Sequence[TableGroup], seed: int | None) -> None:
+        self._sharding.initialise(self.ranks.first(drawn_seed() if seed is None else seed))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
         raise Error("a ShardedEmbeddingBagCollection of hotrow cannot be copied or pickled: save "
                     "its state_dict(), which has whole tables")
 
-    def agree(self, call, what):
-        return self.ranks.agree(call, what)
-
-    def access_counts(self):
-        counts = super().access_counts()
-        counts, rank = self.ranks.gather_columns(
-            torch.empty(3, 0, dtype=torch.int64) if counts is None else counts)
-        if not counts.shape[1]:
-            return None
-        counts[1] = counts[1] * self.ranks.world + (rank - self._places(counts[0])) % (
-            self.ranks.world)
-        return counts
-
-    @property
-    def counters(self):
-        return super().counters * self.ranks.world
-
-    def set_access_counts(self, counts):
-        if self.store.device is None:
-            return
-        mine = (counts[1] + self._places(counts[0])) % self.ranks.world == self.ranks.rank
-        table, row, count = counts[:, mine]
-        super().set_access_counts(torch.stack((
-            table, torch.div(row, self.ranks.world, rounding_mode="floor"), count)))
-
-    def _places(self, tables):
-        """Place in its group of each of the device's tables int64[n], which decides on owners."""
-        device = [self.store.device_table(number) for number in range(len(self.tables))]
-        places = torch.zeros(max(device) + 1, dtype=torch.int64)
-        places[device] = torch.tensor([self.contents.locate(each.name)[1] for each in self.tables])
-        return places[tables]
-
-    def parts(self):
+    def parts(self) -> Iterator[torch.Tensor]:
         """Refused: the ranks have different popular samples, and lookups are collective."""
         raise Error("tables of several processes train batches whole: iterate the pipeline instead "
                     "of calling its train()")
 
-    def abandon(self):
+    def abandon(self) -> None:
+        """Release prefetched batches that will not be trained; not collective."""
         self.store.abandon()
 
-    def _adopt_writes(self):
-        """The shards have no views that others write."""
 
-    def learn(self, rows=None, warmup_ratio=None, ids_freq_mapping=None, *, limit=None, decay=0):
-        """As `HotEmbeddingBagCollection.learn`: each rank gives slots to rows that it owns.
+class AgreedLayout(FeatureLayout):
+    """A layout of which the ranks refuse a batch together; parameters as in `FeatureLayout`."""
 
-        Returns
-        -------
-        int
-            Rows that have a slot, at all ranks.
-        """
-        if self.mode == "resident":
+    def __init__(self, configs: Sequence[TableConfig], groups: Sequence[TableGroup],
+                 bounds_check_mode: str, is_weighted: bool, ranks: Ranks) -> None:
+        super().__init__(configs, groups, bounds_check_mode, is_weighted)
+        self._ranks = ranks
+
+    def agree(self, call: Callable[[], Result], what: str) -> Result:
+        return self._ranks.agree(call, what)
+
+
+class ShardedCache(Cache):
+    """The slots of all ranks, each for rows that the rank owns; all calls are collective.
+
+    Parameters
+    ----------
+    tables, mode, store, lifecycle
+        As in `Cache`.
+    contents : TableContents
+        Places of the tables, which decide on owners.
+    ranks : Ranks
+    """
+
+    def __init__(self, tables: Sequence[TableConfig], mode: str, store: Store,
+                 lifecycle: Lifecycle, contents: TableContents, ranks: Ranks) -> None:
+        super().__init__(tables, mode, store, lifecycle)
+        self._contents, self._ranks = contents, ranks
+
+    @property
+    def counters(self) -> int:
+        return super().counters * self._ranks.world
+
+    def access_counts(self) -> torch.Tensor | None:
+        own, world = super().access_counts(), self._ranks.world
+        counts, rank = self._ranks.gather_columns(
+            torch.empty(3, 0, dtype=torch.int64) if own is None else own)
+        if not counts.shape[1]:
+            return None
+        counts[1] = counts[1] * world + (rank - self._places(counts[0])) % world
+        return counts
+
+    def set_access_counts(self, counts: torch.Tensor) -> None:
+        if self._store.device is None:
+            return
+        world = self._ranks.world
+        mine = (counts[1] + self._places(counts[0])) % world == self._ranks.rank
+        table, row, count = counts[:, mine]
+        super().set_access_counts(torch.stack((
+            table, torch.div(row, world, rounding_mode="floor"), count)))
+
+    def learn(self, rows: Mapping[str, Any] | None = None, warmup_ratio: float | None = None,
+              ids_freq_mapping: Mapping[str, Any] | None = None, limit: int | None = None,
+              decay: int = 0) -> int:
+        """As `Cache.learn`, of all ranks: each gives slots to rows that it owns."""
+        if self._mode == "resident":
             return 0
         own, counts = (None if given is None else {
             config.name: np.asarray(given[config.name])
-            for config in self.tables if config.name in given}
+            for config in self._tables if config.name in given}
             for given in (rows, ids_freq_mapping))
         if own is not None:
-            own = {name: each[self._mine(name, each)] // self.ranks.world
+            own = {name: each[self._mine(name, each)] // self._ranks.world
                    for name, each in own.items()}
         if counts is not None:
             counts = {name: each[self._mine(name, np.arange(len(each)))]
                       for name, each in counts.items()}
-        return self.ranks.total(self.agree(
-            lambda: super(ShardedEmbeddingBagCollection, self).learn(
-                own, warmup_ratio, counts, limit=limit, decay=decay),
+        return self._ranks.total(self._ranks.agree(
+            lambda: super(ShardedCache, self).learn(own, warmup_ratio, counts, limit, decay),
             "no slots were given, because of the rows"))
 
-    def _mine(self, name, rows):
+    def _places(self, tables: torch.Tensor) -> torch.Tensor:
+        """Place in its group of each of the device's tables int64[n], which decides on owners."""
+        device = [self._store.device_table(number) for number in range(len(self._tables))]
+        places = torch.zeros(max(device) + 1, dtype=torch.int64)
+        places[device] = torch.tensor(
+            [self._contents.locate(each.name)[1] for each in self._tables])
+        return places[tables]
+
+    def _mine(self, name: str, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether this rank owns each of a table's rows: bool[n]."""
-        _, local = self.contents.locate(name)
-        return (rows + local) % self.ranks.world == self.ranks.rank
+        owner = (rows + self._contents.locate(name)[1]) % self._ranks.world
+        mine: NDArray[np.bool_] = owner == self._ranks.rank
+        return mine
 
 
 class AgreedFiniteCheck(FiniteCheck):
     """A check whose refusal every rank raises."""
 
-    def __init__(self, ranks):
+    def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
 
-    def check(self, batch, staged):
+    def check(self, batch: int, staged: Sequence[Any]) -> None:
         self._ranks.agree(lambda: FiniteCheck.check(self, batch, staged),
                           f"batch {batch}: nothing was applied, because of a gradient")

@@ -1,12 +1,16 @@
 """The processes of `torch.distributed` that train one model, and their collective calls."""
 
 import math
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 from zlib import crc32
 
 import torch
 import torch.distributed as dist
 
 from ...contract.errors import Error
+
+T = TypeVar("T")
 
 
 class Ranks:
@@ -31,7 +35,7 @@ class Ranks:
         `torch.distributed` was not initialised.
     """
 
-    def __init__(self, group=None):
+    def __init__(self, group: dist.ProcessGroup | None = None):
         if not dist.is_initialized():
             raise Error("several processes need torch.distributed.init_process_group() first: "
                         "start them by torchrun, which gives each its rank")
@@ -40,7 +44,8 @@ class Ranks:
         self._group = group
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
 
-    def exchange(self, rows, counts):
+    def exchange(self, rows: torch.Tensor,
+                 counts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Send rows to each rank, and receive the rows that each sends.
 
         Parameters
@@ -57,7 +62,8 @@ class Ranks:
         dist.all_to_all_single(theirs, counts, group=self._group)
         return self.answer(rows, counts, theirs), theirs
 
-    def answer(self, rows, counts, theirs):
+    def answer(self, rows: torch.Tensor, counts: torch.Tensor,
+               theirs: torch.Tensor) -> torch.Tensor:
         """As `exchange` if the number of rows from each rank is known: `theirs` int64[world]."""
         width = math.prod(rows.shape[1:])
         raw = rows.contiguous().view(len(rows), width).view(torch.uint8)
@@ -65,13 +71,13 @@ class Ranks:
         dist.all_to_all_single(taken, raw, theirs.tolist(), counts.tolist(), group=self._group)
         return taken.view(rows.dtype).view(len(taken), *rows.shape[1:])
 
-    def gather(self, tensor):
+    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         """The tensors of all ranks, of one shape: list in rank order."""
         parts = [torch.empty_like(tensor) for _ in range(self.world)]
         dist.all_gather(parts, tensor.contiguous(), group=self._group)
         return parts
 
-    def gather_columns(self, columns):
+    def gather_columns(self, columns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The columns of all ranks' tensors int64[k, n], whose n may differ: int64[k, sum], and
         the rank of each column."""
         sizes = [int(each) for each in self.gather(torch.tensor([columns.shape[1]]))]
@@ -81,12 +87,12 @@ class Ranks:
         return torch.cat(parts, dim=1), torch.repeat_interleave(
             torch.arange(self.world), torch.tensor(sizes))
 
-    def agree(self, call, what):
+    def agree(self, call: Callable[[], T], what: str) -> T:
         """The result of `call()`; an exception of one rank is an Error at every other.
 
         `what` says what failed; all ranks make the call with the same.
         """
-        failure, result = None, None
+        failure: BaseException | None = None
         try:
             result = call()
         except BaseException as error:  # the others must not wait for a rank that was interrupted
@@ -102,20 +108,21 @@ class Ranks:
                         f"order; the error of this rank would be: {what}")
         return result
 
-    def least(self, number):
+    def least(self, number: int) -> int:
         """The smallest of the ranks' integers."""
         return min(int(each) for each in self.gather(torch.tensor([number])))
 
-    def total(self, number):
+    def total(self, number: int) -> int:
         """The sum of the ranks' integers."""
         return sum(int(each) for each in self.gather(torch.tensor([number])))
 
-    def first(self, number):
+    def first(self, number: int) -> int:
         """The integer of rank 0."""
         return int(self.gather(torch.tensor([number]))[0])
 
 
-def average_gradients(parameters, group=None):
+def average_gradients(parameters: Iterable[torch.nn.Parameter],
+                      group: dist.ProcessGroup | None = None) -> None:
     """Average the gradients of parameters over the ranks, added in rank order.
 
     Call it for the dense part of a model, between backward and the optimizer's step: a run on

@@ -1,13 +1,15 @@
 """The owner of each row of tables that several processes train."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import torch
 
-from ..features.configs import TableGroup, group_tables
+from ..features.configs import TableConfig, TableGroup, group_tables
 from ..memory.tables import EmbeddingTables
+from ..optim.rules import Rule
 
 _DRAWN = 1 << 16  # rows per draw of initial contents
 
@@ -36,7 +38,7 @@ class Sharding:
         Number of codes of a rank.
     """
 
-    def __init__(self, configs, rule, rank, world):
+    def __init__(self, configs: Sequence[TableConfig], rule: Rule, rank: int, world: int):
         self.rank, self.world = rank, world
         self.shards = group_tables([
             replace(config, num_embeddings=-(-config.num_embeddings // world))
@@ -51,27 +53,27 @@ class Sharding:
         self.first = np.cumsum([0, *(len(shard.tables.rows) for shard in self.shards)])
         self.codes = int(self.first[-1])
 
-    def route(self, group, flat):
+    def route(self, group: int, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(owner, code) of flat rows int64[n] of a whole group; int64[n] both."""
         rows = self.spans[group].tables.locate(flat)
         table, row = rows.table.astype(np.int64), rows.row.astype(np.int64)
         code = self.first[group] + self.shards[group].tables.first[table] + row // self.world
         return torch.from_numpy((row + table) % self.world), torch.from_numpy(code)
 
-    def _whole_rows(self, group, flat):
+    def _whole_rows(self, group: int, flat: torch.Tensor) -> torch.Tensor:
         """Flat rows in whole tables of flat rows int64[n] of this rank."""
         rows = self.shards[group].tables.locate(flat)
         table, row = rows.table.astype(np.int64), rows.row.astype(np.int64)
         return torch.from_numpy(self.spans[group].tables.first[table] + row * self.world
                                 + (self.rank - table) % self.world)
 
-    def own(self, group, local):
+    def own(self, group: int, local: int) -> tuple[slice, int]:
         """The rows of a group's table that this rank owns: a slice of the table; their number."""
         rows = self.spans[group].tables.cardinalities[local]
         begin = (self.rank - local) % self.world
         return slice(begin, rows, self.world), len(range(begin, rows, self.world))
 
-    def initialise(self, seed):
+    def initialise(self, seed: int) -> None:
         """Give the rank's rows the contents that they have in whole tables with this seed."""
         generator = torch.Generator().manual_seed(seed)
         for group, (span, shard) in enumerate(zip(self.spans, self.shards, strict=True)):
@@ -81,7 +83,8 @@ class Sharding:
                 self._draw(shard.tables.table(local)[0][:count], owned, rows,
                            ends[local + 1] - ends[local], generator)
 
-    def _draw(self, weights, owned, rows, padded, generator):
+    def _draw(self, weights: torch.Tensor, owned: slice, rows: int, padded: int,
+              generator: torch.Generator) -> None:
         bound, taken = rows**-0.5, 0
         for start in range(0, padded, _DRAWN):
             drawn = weights.new_empty(min(_DRAWN, padded - start), weights.shape[1])

@@ -1,16 +1,26 @@
 """Rows that several processes own: their owners look them up and train them."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from ...contract.errors import DeviceError, Error
+from ...contract.errors import Error
+from ...operands.results import RowList
 from ..features.bags import Bags
 from ..features.grouping import Grouping, Request
 from ..memory.rows import Rows
-from ..store.base import LocatedRows, PendingBackward, Store
+from ..optim.arithmetic import Stepping
+from ..optim.gradients import LocatedRows, StagedGradients
+from ..optim.interrupts import raise_saying
+from ..optim.rules import Rule
+from ..store.base import PendingBackward, Store
+from .ranks import Ranks
+from .sharding import Sharding
 
 _BAG = 64  # ids that form a bag of the inner batch, so that a device reads few lengths
 
@@ -40,7 +50,7 @@ class ShardedStore(Store):
     this rank's store of `sharding.shards`.
     """
 
-    def __init__(self, inner, sharding, ranks):
+    def __init__(self, inner: Store, sharding: Sharding, ranks: Ranks):
         super().__init__(sharding.spans)
         self.inner, self.sharding, self.ranks = inner, sharding, ranks
         self.slots, self.storages = inner.slots, inner.storages
@@ -53,13 +63,13 @@ class ShardedStore(Store):
         self._taken: deque[RoutedBatch] = deque()
 
     @property
-    def waiting(self):
+    def waiting(self) -> int:
         return len(self._coming)
 
-    def coming(self, bags=None):
+    def coming(self, bags: Bags | None = None) -> Request | None:
         return self._coming[0].request if self._coming else None
 
-    def prefetch(self, request):
+    def prefetch(self, request: Request) -> None:
         routed = self.route(request)
         try:
             self.ranks.agree(lambda: self.inner.prefetch(routed.inner), "rows of a batch were not "
@@ -69,7 +79,7 @@ class ShardedStore(Store):
             raise
         self._coming.append(routed)
 
-    def take(self, request):
+    def take(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
         if not self._coming:
             self.prefetch(request)
         routed = self._coming.popleft()
@@ -79,19 +89,21 @@ class ShardedStore(Store):
         self._taken.append(routed)
         return self._bring(routed, located), routed.pending
 
-    def look(self, request):
+    def look(self, request: Request) -> list[LocatedRows]:
         routed = self.route(request)
         return self._bring(routed, self.ranks.agree(
             lambda: self.inner.look(routed.inner), "rows were not read, because of the card"))
 
-    def read(self, group, flat):
+    def read(self, group: int, flat: torch.Tensor) -> NoReturn:
         raise Error("a row of another process is read by a lookup of all ranks: call the "
                     "collection in eval(), or table() for all rows of a table")
 
-    def apply(self, group, flat, sums, rule, finite=None):
+    def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
+              finite: torch.Tensor | None = None) -> None:
         self._update([(group, *self._mean(group, flat, sums))], rule)
 
-    def _mean(self, group, flat, sums):
+    def _mean(self, group: int, flat: torch.Tensor,
+              sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Add the ranks' gradients of a row in rank order, and divide by the ranks: the own rows
         int64[u], and float32[u, D]."""
         owner, code = self.sharding.route(group, flat)
@@ -106,7 +118,8 @@ class ShardedStore(Store):
             total[torch.searchsorted(union, rows)] += part
         return union - int(self.sharding.first[group]), total / self.ranks.world
 
-    def _update(self, means, rule):
+    def _update(self, means: Sequence[tuple[int, torch.Tensor, torch.Tensor]],
+                rule: Stepping) -> None:
         """Update own rows by (group, rows, gradients) of each group.
 
         Raises
@@ -114,25 +127,29 @@ class ShardedStore(Store):
         Error
             A card failed, here or at another rank; all other rows are updated.
         """
-        missed: dict[int, Exception] = {}
+        failures: dict[int, BaseException] = {}
 
-        def update():
+        def update() -> None:
+            reached = self.inner.reached
+            reached.clear()
             for group, rows, sums in means:
                 try:
                     if len(rows):
                         self.inner.apply(group, rows, sums, rule)
-                except Exception as error:
-                    missed[group] = error
-            if missed:
-                names = ", ".join(repr(config.name) for group in missed
-                                  for config in self.groups[group].configs)
-                first = next(iter(missed.values()))
-                raise DeviceError(f"{first}; the step of the last batch did not reach the rows of "
-                                  f"{names} that rank {self.ranks.rank} owns") from first
+                except BaseException as error:
+                    failures[group] = error
+            names = ", ".join(repr(config.name) for group in failures if not reached.get(group)
+                              for config in self.groups[group].configs)
+            for failure in failures.values():
+                if not names:
+                    raise failure
+                raise_saying(failure, f"the step of the last batch did not reach the rows of "
+                                      f"{names} that rank {self.ranks.rank} owns")
 
         self.ranks.agree(update, "the step of the last batch did not reach all rows")
 
-    def apply_all(self, staged, rule, finite=None):
+    def apply_all(self, staged: Sequence[StagedGradients], rule: Rule,
+                  finite: torch.Tensor | None = None) -> None:
         """Apply the StagedGradients of every rank: what all have to send is there before a row
         changes."""
         means = []
@@ -146,7 +163,7 @@ class ShardedStore(Store):
             each.clear()
         self._update(means, rule)
 
-    def finish(self, holds_gradients=False):
+    def finish(self, holds_gradients: bool = False) -> None:
         """Release the batches that are done at every rank."""
         if not self._taken:
             return
@@ -157,40 +174,40 @@ class ShardedStore(Store):
             self._taken.popleft().done = True
         self.inner.finish()
 
-    def observe(self, request):
+    def observe(self, request: Request) -> None:
         routed = self.route(request)
         self.ranks.agree(lambda: self.inner.observe(routed.inner),
                          "lookups were not counted, because of the card")
 
-    def hottest(self, limit, decay=0):
+    def hottest(self, limit: int, decay: int = 0) -> RowList:
         return self.inner.hottest(limit, decay)
 
-    def device_table(self, number):
+    def device_table(self, number: int) -> int:
         return self.inner.device_table(number)
 
-    def warm(self, rows):
+    def warm(self, rows: RowList) -> int:
         return self.inner.warm(rows)
 
-    def memory(self):
+    def memory(self) -> dict[str, float]:
         return self.inner.memory()
 
-    def flush(self):
+    def flush(self) -> None:
         self.inner.flush()
 
-    def upload(self):
+    def upload(self) -> None:
         self.inner.upload()
 
-    def reset(self):
+    def reset(self) -> None:
         self.inner.reset()
 
-    def abandon(self):
+    def abandon(self) -> None:
         self._coming.clear()
         self.inner.abandon()
 
-    def close(self):
+    def close(self) -> None:
         self.inner.close()
 
-    def route(self, request):
+    def route(self, request: Request) -> RoutedBatch:
         """Send a request's lookups to the owners of the rows: RoutedBatch."""
         world, codes = self.ranks.world, self.sharding.codes
         routes = [self.sharding.route(each.group, each.flat) for each in request.segments]
@@ -209,7 +226,7 @@ class ShardedStore(Store):
             torch.bincount(torch.div(given, codes, rounding_mode="floor"), minlength=world),
             where[by_table])
 
-    def _inner_request(self, codes):
+    def _inner_request(self, codes: torch.Tensor) -> tuple[Request, torch.Tensor]:
         """The lookups of codes int64[m] of this rank: Request, index in `codes` of each lookup."""
         table = torch.searchsorted(self._starts, codes, right=True) - 1
         order = torch.argsort(table, stable=True)
@@ -218,9 +235,11 @@ class ShardedStore(Store):
         longest = -(-int(counts.max()) // bags)
         lengths = (counts[:, None] - longest * torch.arange(bags)).clamp(0, longest).ravel()
         ids = (codes - self._starts[table])[order]
-        return self._grouping.request(Bags(self._grouping.order, ids, lengths)), order
+        request = self._grouping.request(Bags(self._grouping.order, ids, lengths))
+        assert request is not None, "a code is that of a row"
+        return request, order
 
-    def _bring(self, routed, inner):
+    def _bring(self, routed: RoutedBatch, inner: Sequence[LocatedRows]) -> list[LocatedRows]:
         """The rows that this rank looks up, from their owners: list of LocatedRows."""
         where = torch.cat([each.at for each in inner]) if inner else routed.inner_at
         first = torch.empty(len(routed.codes), dtype=where.dtype)
@@ -238,7 +257,8 @@ class ShardedStore(Store):
             located.append(LocatedRows(Rows(rows), among[routed.at[segment.lookups]]))
         return located
 
-    def _of_group(self, group, codes, counts):
+    def _of_group(self, group: int, codes: torch.Tensor,
+                  counts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Codes of a group, bool[n], and their number in each rank's share."""
         low, high = self.sharding.first[group:group + 2]
         chosen = (codes >= int(low)) & (codes < int(high))
@@ -246,7 +266,7 @@ class ShardedStore(Store):
         return chosen, torch.bincount(rank[chosen], minlength=len(counts))
 
 
-def _starts(sharding):
+def _starts(sharding: Sharding) -> NDArray[np.int64]:
     """Code of row 0 of each table, group after group: int64[tables]."""
     return np.concatenate([first + shard.tables.first for first, shard in zip(
         sharding.first, sharding.shards, strict=False)])

@@ -4,59 +4,54 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from ...contract.errors import Error
 from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
+from ..optim.gradients import LocatedRows
 
 if TYPE_CHECKING:
     from ...device import Device
-    from ...kernels.grouping import Grouper
     from ...operands.results import RowList
     from ..features.bags import Bags
+    from ..features.configs import TableGroup
     from ..features.grouping import Request
     from ..memory.read_ahead import ReadAhead
     from ..memory.slots import SlotStorage
+    from ..optim.arithmetic import Stepping
+    from ..optim.gradients import StagedBags, StagedGradients
+    from ..optim.rules import Rule
     from .batch_stages import BatchStages
     from .in_flight import BatchWindow
     from .micro_batches import MicroBatches
     from .statistics import CacheStatistics
 
 
-@dataclass(frozen=True, eq=False)
-class LocatedRows:
-    """The rows of a segment's lookups."""
+class Pending(Protocol):
+    """A lookup, or a batch of them."""
 
-    rows: Rows
-    at: torch.Tensor  # int32[n] or int64[n]: index in `rows` of each lookup's row
-    lock: AbstractContextManager = field(default_factory=nullcontext)  # keeps `rows` in place
-    sums: torch.Tensor | None = None  # float32[bags, D]: part of each bag that the card pooled
-    cold: torch.Tensor | None = None  # bool[n]: lookups in `sums`, which find a row of zeros
-    grouper: Grouper | None = None  # of `at`; None if the store does not train `rows` in place
-    batch: object = None  # a batch in flight, in whose places the store trains the rows
-    bypassed: bool = False  # whether rows of the group in the batch have no slot
+    done: bool
 
 
 class PendingBackward:
     """Lookups of one batch whose backward may still run; holds weak references only."""
 
-    def __init__(self):
-        self._lookups = []
+    def __init__(self) -> None:
+        self._lookups: list[weakref.ref[Pending]] = []
 
-    def add(self, lookup):
+    def add(self, lookup: Pending) -> None:
         """Add an object with an attribute `done`."""
         self._lookups.append(weakref.ref(lookup))
 
     @property
-    def done(self):
+    def done(self) -> bool:
         """Whether the backward of every lookup has run or cannot run any more."""
-        return all(each() is None or each().done for each in self._lookups)
+        return all(lookup is None or lookup.done for lookup in (each() for each in self._lookups))
 
 
 class Store(ABC):
@@ -82,6 +77,8 @@ class Store(ABC):
         As in `CachedStore`.
     pools_cold_rows : bool
         Whether the card pools rows without a slot.
+    reached : dict of int to bool
+        Groups whose rows the step reached; False if it failed there, perhaps half way.
     copies_excess : bool
         Whether batches beyond those that the card follows train with copies of their rows.
     reads : ReadAhead or None
@@ -101,14 +98,15 @@ class Store(ABC):
     window: BatchWindow | None = None
     reads: ReadAhead | None = None
 
-    def __init__(self, groups):
+    def __init__(self, groups: Iterable[TableGroup]) -> None:
         self.groups, self.slot_memory = tuple(groups), SlotMemory()
+        self.reached: dict[int, bool] = {}
 
     @abstractmethod
     def take(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
         """Bring the rows of a batch that trains, one entry per segment."""
 
-    def take_part(self, request: Request, samples, wait: bool, last: bool,
+    def take_part(self, request: Request, samples: torch.Tensor, wait: bool, last: bool,
                   ) -> tuple[list[LocatedRows], PendingBackward]:
         """Bring the rows of some samples, as `MicroBatches.take`."""
         if self.micro_batches is None:
@@ -116,35 +114,49 @@ class Store(ABC):
         return self.micro_batches.take(request, samples, wait, last)
 
     @abstractmethod
-    def read(self, group, flat) -> Rows:
+    def read(self, group: int, flat: torch.Tensor) -> Rows:
         """Copies of flat rows int64[u] of a group, with every applied step."""
 
     @abstractmethod
-    def apply(self, group, flat, sums, rule, finite=None):
+    def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
+              finite: torch.Tensor | None = None) -> None:
         """Update flat rows int64[u] of batches that are not finished; arguments as in
         `optim.arithmetic.updated`. Their keys are `optim.rounding.row_keys` of the whole rows."""
 
-    def apply_bags(self, group, staged, rule):
+    def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
         """Update the rows of StagedBags."""
         raise Error("this store has no card that pools rows")
 
-    def apply_all(self, staged, rule, finite=None):
-        """Apply the StagedGradients of every group, and clear those that were applied."""
+    def apply_all(self, staged: Sequence[StagedGradients], rule: Rule,
+                  finite: torch.Tensor | None = None) -> None:
+        """Apply the StagedGradients of every group, and record the groups in `reached`."""
         for group, each in enumerate(staged):
             if each.values is not None:
                 self.apply_staged(group, each, rule, finite)
-                each.clear()
 
-    def apply_staged(self, group, staged, rule, finite=None):
+    def apply_staged(self, group: int, staged: StagedGradients, rule: Rule,
+                     finite: torch.Tensor | None = None) -> None:
         """Apply StagedGradients of a group."""
+        assert staged.values is not None, "nothing is staged"
         self.apply(group, staged.rows, staged.values, rule, finite)
 
-    def look(self, request) -> list[LocatedRows]:
+    @contextmanager
+    def stepping(self, group: int) -> Iterator[None]:
+        """Rows of a group change in this block; an Error within says that none has changed."""
+        self.reached[group] = False
+        try:
+            yield
+        except Error:
+            del self.reached[group]
+            raise
+        self.reached[group] = True
+
+    def look(self, request: Request) -> list[LocatedRows]:
         """Read the rows of a batch that does not train; nothing is counted and no slot changes."""
         located = []
         for segment in request.segments:
-            rows, at = torch.unique(segment.flat, return_inverse=True)
-            rows = self.read(segment.group, rows)
+            distinct, at = torch.unique(segment.flat, return_inverse=True)
+            rows = self.read(segment.group, distinct)
             located.append(
                 LocatedRows(Rows(to_device(rows.weights, self.slot_memory.device)), at))
         return located
@@ -171,13 +183,13 @@ class Store(ABC):
         """The batches that were taken and not finished, the last first."""
         return iter(())
 
-    def prefetch(self, request):  # noqa: B027
+    def prefetch(self, request: Request) -> None:  # noqa: B027
         """Begin to bring the rows of a batch that will be taken."""
 
-    def finish(self, holds_gradients=False):  # noqa: B027
+    def finish(self, holds_gradients: bool = False) -> None:  # noqa: B027
         """Release the batches taken so far that are not pending; none if gradients are staged."""
 
-    def observe(self, request):  # noqa: B027
+    def observe(self, request: Request) -> None:  # noqa: B027
         """Count the lookups of a batch that does not train."""
 
     def hottest(self, limit: int, decay: int = 0) -> RowList:
@@ -196,17 +208,17 @@ class Store(ABC):
         """Bytes beside the tables, without gradients; empty without slots."""
         return {}
 
-    def flush(self):  # noqa: B027
+    def flush(self) -> None:  # noqa: B027
         """Write trained rows back to the tables, and fetch what a card has of them."""
 
-    def upload(self):  # noqa: B027
+    def upload(self) -> None:  # noqa: B027
         """Send what others wrote to the tables to a card that has them."""
 
-    def reset(self):  # noqa: B027
+    def reset(self) -> None:  # noqa: B027
         """Empty the slots, because somebody writes to the tables."""
 
-    def abandon(self):  # noqa: B027
+    def abandon(self) -> None:  # noqa: B027
         """Release the batches that were prefetched and not taken."""
 
-    def close(self):  # noqa: B027
+    def close(self) -> None:  # noqa: B027
         """Write back, and end the threads."""

@@ -1,8 +1,19 @@
 """The stages that bring a batch's rows to slots: plan, collect, exchange, insert."""
 
+from collections.abc import Callable, Iterator
 from functools import partial
+from threading import RLock
 
+from ...calls.batch_operands import StagedBatch
+from ..memory.rows import Rows
+from ..memory.slot_memory import Event, SlotMemory
+from .cold_pooling import ColdPooling
+from .host_tables import HostTables
+from .in_flight import BatchInFlight, BatchWindow, GroupTransfer
+from .placement_policy import Policy
+from .slot_map import SlotMap
 from .stages import Stage, Stages
+from .statistics import CacheStatistics
 
 _ENTRY_BYTES, _SLOT_BYTES = 12, 4  # of a row in a list, with its place; of a lookup's slot
 
@@ -38,13 +49,17 @@ class BatchStages:
         After the last insert.
     """
 
-    def __init__(self, window, policy, slot_map, host, statistics, memory, lock, depth, look_ahead,
-                 workers=0, before=None, cold=None):
+    def __init__(self, window: BatchWindow, policy: Policy, slot_map: SlotMap, host: HostTables,
+                 statistics: CacheStatistics, memory: SlotMemory, lock: RLock, depth: int,
+                 look_ahead: int, workers: int = 0,
+                 before: Callable[[str, int], object] | None = None,
+                 cold: ColdPooling | None = None) -> None:
         self._window, self._policy, self._slot_map = window, policy, slot_map
         self._host, self._statistics, self._memory, self._lock = host, statistics, memory, lock
         self._depth, self._look_ahead, self._cold = depth, look_ahead, cold
         self._marked = 0  # batches whose rows were marked
-        self.released, self.inserted = memory.record_event(), None
+        self.released = memory.record_event()
+        self.inserted: Event = None
         self.stages = (_PlanFirst if host.reads.any else Stages)([
             Stage("plan", self.may_plan, self.plan),
             Stage("collect", self.may_collect, self.collect),
@@ -53,11 +68,11 @@ class BatchStages:
             Stage("insert", lambda number: number < self.stages.through("exchange"), self.insert),
         ], workers, before)
 
-    def restart(self):
+    def restart(self) -> None:
         """Follow a clear of the directory: the next batch is the device's batch 0."""
         self._window.base = self._marked = self._window.submitted
 
-    def withdraw(self):
+    def withdraw(self) -> tuple[int, list[BatchInFlight]]:
         """Drop the batches that are not planned.
 
         Returns
@@ -69,16 +84,16 @@ class BatchStages:
         kept = self.stages.begun("plan")
         return kept, self._window.withdraw(kept)
 
-    def forget_marks(self, kept):
+    def forget_marks(self, kept: int) -> None:
         """Treat batches from number `kept` on as not marked."""
         self._marked = min(self._marked, kept)
 
-    def may_plan(self, number):
+    def may_plan(self, number: int) -> bool:
         window = self._window
         return number < window.submitted and (
             number - window.finished < self._depth or number == window.wanted)
 
-    def plan(self, number):
+    def plan(self, number: int) -> None:
         window, policy = self._window, self._policy
         flight, base = window.batches[number], window.base
         with self.stages.lock:
@@ -96,11 +111,12 @@ class BatchStages:
         flight.marked = self._marked
         placement = policy.place(self._staged(flight), number - base)
         flight.release()
-        if placement.wait_for >= 0:
+        if placement.wait_for is not None:
             flight.wait_for = placement.wait_for + base
         with self._lock:
-            flight.transfers = [self._slot_map.transfer(segment, placement, self._cold is None)
-                                for segment in flight.request.segments]
+            flight.transfers = [
+                self._slot_map.transfer(segment, placement, policy.flag, self._cold is None)
+                for segment in flight.request.segments]
             tables, counts = self._slot_map.features(flight.request.bags)
             self._statistics.planned(tables, counts, placement, flight.transfers,
                                      fetched=self._cold is None)
@@ -111,12 +127,12 @@ class BatchStages:
             transfer.reading = self._host.reads.begin(
                 transfer.segment.group, transfer.fills.flat, transfer.victims.flat)
 
-    def _staged(self, flight):
+    def _staged(self, flight: BatchInFlight) -> StagedBatch:
         if flight.staged is None:
             flight.staged = self._policy.stage(flight.batch)
         return flight.staged
 
-    def may_collect(self, number):
+    def may_collect(self, number: int) -> bool:
         if number >= self.stages.through("plan"):
             return False
         window, inserted = self._window, self.stages.through("insert")
@@ -130,7 +146,7 @@ class BatchStages:
         return (flight.wait_for < window.finished or window.abandoning
                 or number == window.wanted == window.next)
 
-    def collect(self, number):
+    def collect(self, number: int) -> None:
         for transfer in self._window.batches[number].transfers:
             group = transfer.segment.group
             self._host.reads.wait(transfer.reading)
@@ -146,9 +162,9 @@ class BatchStages:
             transfer.fetched = self._host.fetch(group, transfer.fills.flat,
                                                 transfer.fills.listed)
 
-    def exchange(self, number):
+    def exchange(self, number: int) -> None:
         for transfer in self._window.batches[number].transfers:
-            if self._memory.asynchronous:
+            if self._memory.asynchronous and transfer.fetched is not None:
                 self._memory.run_async(partial(self._upload, transfer, transfer.fetched))
             else:
                 transfer.uploaded = transfer.fetched
@@ -156,7 +172,7 @@ class BatchStages:
             if self._cold is not None:
                 self._cold.finish(transfer)
 
-    def insert(self, number):
+    def insert(self, number: int) -> None:
         for transfer in self._window.batches[number].transfers:
             group = transfer.segment.group
             storage = self._slot_map.storages[group]
@@ -181,7 +197,7 @@ class BatchStages:
                 self._host.give_back(group, rows)
             transfer.fetched = transfer.written_back = None
 
-    def _count_moved(self, transfer):
+    def _count_moved(self, transfer: GroupTransfer) -> None:
         fills, victims = transfer.fills, transfer.victims
         moved = fills.with_slot
         if len(victims):
@@ -193,17 +209,18 @@ class BatchStages:
 
     # Operations on the slots' memory, which may run later.
 
-    def _read_victims(self, transfer, rows):
+    def _read_victims(self, transfer: GroupTransfer, rows: Rows) -> None:
         storage = self._slot_map.storages[transfer.segment.group]
         rows.copy(storage.rows, self._memory.indices(transfer.victim_slots))
 
-    def _upload(self, transfer, rows):
+    def _upload(self, transfer: GroupTransfer, rows: Rows) -> None:
         kind = self._slot_map.groups[transfer.segment.group].kind
         transfer.uploaded = kind.allocate(len(rows), self._memory.device)
         transfer.uploaded.copy(rows)
 
-    def _write_fills(self, transfer):
+    def _write_fills(self, transfer: GroupTransfer) -> None:
         rows = self._slot_map.storages[transfer.segment.group].rows
+        assert transfer.uploaded is not None, "insert follows exchange"
         rows.put(self._memory.indices(transfer.fill_places), transfer.uploaded)
         transfer.device_places = self._memory.indices(transfer.places)
         transfer.uploaded = None
@@ -213,6 +230,6 @@ class _PlanFirst(Stages):
     """Stages whose first begins reads from files, which take longest: it comes before the others.
     """
 
-    def choose(self, ready):
+    def choose(self, ready: Iterator[int]) -> int:
         found = list(ready)
         return 0 if 0 in found else next(iter(found), -1)

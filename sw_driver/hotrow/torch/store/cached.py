@@ -1,33 +1,47 @@
 """Rows in slots of the trainer's memory, which a device fills before their batch trains."""
 
+from __future__ import annotations
+
 import threading
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import torch
 
-from ...contract.errors import BatchError, DeviceError, Error, HostWriteError, TransportError
+from ...contract.errors import BatchError, Error, HostWriteError, TransportError
 from ...contract.generated import NO_SLOT
 from ...device import Device
 from ...kernels.updating import update_rows
+from ...operands.batch import Batch
 from ...operands.results import RowList
+from ..features.bags import Bags
+from ..features.configs import TableGroup
 from ..features.grouping import Request
 from ..memory.read_ahead import ReadAhead
+from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
 from ..memory.slots import SlotStorage
-from ..optim.arithmetic import updated
-from ..optim.interrupts import deferred_interrupt, deliver, uninterrupted
+from ..optim.arithmetic import Stepping, updated
+from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
+from ..optim.interrupts import deferred_interrupt, deliver, raise_saying, uninterrupted
 from ..optim.rounding import row_keys
-from .base import LocatedRows, PendingBackward, Store
+from ..optim.rules import Rule
+from .base import PendingBackward, Store
 from .batch_stages import BatchStages
-from .host_tables import HostTables
+from .cold_pooling import ColdPooling
+from .host_tables import HostTables, WriteRows
 from .in_flight import BatchInFlight, BatchWindow
 from .micro_batches import MicroBatches
+from .placement_policy import Policy
 from .slot_map import SlotMap
 from .statistics import CacheStatistics
 
+# Flat rows without a place, their Rows, gradients and keys.
+_Copied: TypeAlias = tuple[torch.Tensor, Rows, torch.Tensor, torch.Tensor | None]
 _CHUNK = 1 << 16  # rows per fetch of slots that are filled between batches
 
 
@@ -67,8 +81,11 @@ class CachedStore(Store):
     micro_batches: MicroBatches
     reads: ReadAhead
 
-    def __init__(self, groups, device, policy, depth=4, look_ahead=2, workers=0, share=1,
-                 before=None, memory=None, cold=None, owns_device=False):
+    def __init__(self, groups: Sequence[TableGroup], device: Device, policy: Policy, depth: int = 4,
+                 look_ahead: int = 2, workers: int = 0, share: int = 1,
+                 before: Callable[[str, int], object] | None = None,
+                 memory: SlotMemory | None = None, cold: Callable[..., ColdPooling] | None = None,
+                 owns_device: bool = False) -> None:
         super().__init__(groups)
         if depth < 1 or look_ahead < 0 or depth + look_ahead >= policy.window:
             raise Error(f"depth {depth} and look_ahead {look_ahead}: this card follows "
@@ -92,21 +109,22 @@ class CachedStore(Store):
         self.stages = self.batch_stages.stages
         self._flushed = 0  # batches that had trained at the last flush
         self._copied: list[tuple[Request, PendingBackward]] = []  # batches without slots
+        self._owed: list[tuple[int, torch.Tensor]] = []  # groups, and places to be written back
         self.micro_batches = MicroBatches(self.window, self.stages, self.slot_map,
                                           self.slot_memory, self.lock)
 
     # Batches.
 
     @property
-    def waiting(self):
+    def waiting(self) -> int:
         return self.window.submitted - self.window.next
 
-    def coming(self, bags=None):
+    def coming(self, bags: Bags | None = None) -> Request | None:
         if not self.waiting or (bags is not None and not bags.lookups):
             return None  # a batch without lookups needs no rows, and was not recorded
         return self.window.batches[self.window.next].request
 
-    def prefetch(self, request):
+    def prefetch(self, request: Request) -> None:
         if not request.bags.lookups:
             return
         self._check_open()
@@ -117,7 +135,7 @@ class CachedStore(Store):
             self.stages.wake()
         self.stages.start()
 
-    def take(self, request):
+    def take(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
         if not request.bags.lookups:
             return [LocatedRows(self.storages[each.group].rows, each.flat, self.lock)
                     for each in request.segments], PendingBackward()
@@ -139,36 +157,37 @@ class CachedStore(Store):
             self.slot_memory.wait_event(transfer.insert_event, transfer.device_places)
         return self._located(flight), flight.pending
 
-    def _take_copies(self, request):
+    def _take_copies(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
         """Copies of the rows of a batch beyond those that the card follows: it gets no slots."""
         pending = PendingBackward()
         self._copied.append((request, pending))
         return self.look(request), pending
 
-    def take_again(self, bags):
+    def take_again(self, bags: Bags) -> tuple[Request, list[LocatedRows], PendingBackward] | None:
         return next((each for each in self.open_batches() if each[0].source.equals(bags)), None)
 
-    def open_batches(self):
+    def open_batches(self) -> Iterator[tuple[Request, list[LocatedRows], PendingBackward]]:
         for flight in reversed(self.window.taken):
             yield flight.request, self._located(flight), flight.pending
 
-    def _located(self, flight):
+    def _located(self, flight: BatchInFlight) -> list[LocatedRows]:
         """The rows of a batch that was taken: list of LocatedRows."""
         return [LocatedRows(self.storages[transfer.segment.group].rows, transfer.device_places,
                             self.lock, transfer.sums, transfer.cold,
                             self.storages[transfer.segment.group].grouper, flight,
                             transfer.bypassed) for transfer in flight.transfers]
 
-    def finish(self, holds_gradients=False):
+    def finish(self, holds_gradients: bool = False) -> None:
         if holds_gradients:
             return
         with self.stages.lock:
             while self.window.taken and self.window.taken[0].pending.done:
+                self._write_owed()
                 self._release(self.window.finish())
             self._copied = [each for each in self._copied if not each[1].done]
             self.stages.wake()
 
-    def abandon(self):
+    def abandon(self) -> None:
         with self.stages.lock:
             # A planned batch has changed the directory and runs to its end; the others are dropped.
             self.window.abandoning = True
@@ -195,7 +214,7 @@ class CachedStore(Store):
                 raise lost from failure
             raise failure
 
-    def _check_size(self, bags, batch):
+    def _check_size(self, bags: Bags, batch: Batch) -> None:
         geometry, number = self.device.geometry, self.window.submitted
         most = geometry.batch_samples
         if batch.lookups > geometry.batch_lookups:
@@ -207,7 +226,7 @@ class CachedStore(Store):
             raise Error(f"batch {number} has {bags.samples} samples{of}: this card takes at most "
                         f"{most // features}, use smaller batches and accumulate gradients")
 
-    def _release(self, flight):
+    def _release(self, flight: BatchInFlight) -> None:
         with self.lock:
             self.batch_stages.released = self.slot_memory.record_event()
             for transfer in flight.transfers:
@@ -215,12 +234,13 @@ class CachedStore(Store):
 
     # Rows.
 
-    def apply(self, group, flat, sums, rule, finite=None):
+    def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
+              finite: torch.Tensor | None = None) -> None:
         self._check_open()
         keys = None if rule.rounding_seed is None else row_keys(
             group, self.groups[group].whole_rows(flat))
         with self.lock:
-            places = self._find(group, flat)
+            places, copied = self._find(group, flat), None
             elsewhere = places < 0
             if bool(elsewhere.any()):
                 self._check_copied(group, flat[elsewhere])
@@ -228,24 +248,26 @@ class CachedStore(Store):
                 where, slots = self.storages[group].find(flat)
                 places[where] = torch.where(places[where] < 0, slots, places[where])
                 elsewhere = places < 0
-                self._update_tables(
-                    group, flat[elsewhere], sums[to_device(elsewhere, sums.device)], rule, finite,
-                    None if keys is None else keys[elsewhere])
+                copied = self._fetch_copied(group, flat[elsewhere],
+                                            sums[to_device(elsewhere, sums.device)],
+                                            None if keys is None else keys[elsewhere])
                 there = ~elsewhere
                 places, sums = places[there], sums[to_device(there, sums.device)]
                 keys = None if keys is None else keys[there]
-            self._update(group, places, sums, rule, finite, keys)
+            self._update(group, places, sums, rule, finite, keys, copied)
 
-    def apply_staged(self, group, staged, rule, finite=None):
+    def apply_staged(self, group: int, staged: StagedGradients, rule: Rule,
+                     finite: torch.Tensor | None = None) -> None:
         self._check_open()
         if (staged.places is None or rule.rounding_seed is not None
                 or not self._trains_one_copy(group, staged.batches)):
             super().apply_staged(group, staged, rule, finite)
             return
+        assert staged.values is not None, "nothing is staged"
         with self.lock:
             self._update(group, staged.places, staged.values, rule, finite)
 
-    def _check_copied(self, group, flat):
+    def _check_copied(self, group: int, flat: torch.Tensor) -> None:
         """Raise Error if flat rows are not of batches whose rows were copied."""
         copied = [segment.flat for request, _ in self._copied for segment in request.segments
                   if segment.group == group]
@@ -253,48 +275,70 @@ class CachedStore(Store):
             raise Error("a gradient is staged of a row that no open batch looked up: call "
                         "backward() of every batch before optimizer.step()")
 
-    def _update_tables(self, group, flat, sums, rule, finite, keys):
-        """Update rows that have no place among the slots."""
+    def _fetch_copied(self, group: int, flat: torch.Tensor, sums: torch.Tensor,
+                      keys: torch.Tensor | None) -> _Copied | None:
+        """Rows that have no place among the slots, for `_update_copied`; None if there are none."""
         if not len(flat):
-            return
+            return None
         self.reads.now(group, flat)
-        rows = self.host.fetch(group, flat)
+        return flat, self.host.fetch(group, flat), sums.cpu(), keys
+
+    def _update_copied(self, group: int, copied: _Copied, rule: Stepping,
+                       finite: torch.Tensor | None) -> None:
+        """Update rows that have no place among the slots."""
+        flat, rows, sums, keys = copied
         if finite is None or bool(finite):
-            update_rows(rows.weights, torch.arange(len(flat)), sums.cpu(), rule, rows.state, keys)
+            update_rows(rows.weights, torch.arange(len(flat)), sums, rule, rows.state, keys)
         self.host.write_after(None, group, flat, rows)
         self.host.count_moved(group, 2 * self.slot_map.counts(group, flat))
 
-    def _trains_one_copy(self, group, batches):
+    def _trains_one_copy(self, group: int, batches: Sequence[object]) -> bool:
         """Whether each row of these batches has one place among the batches taken."""
         taken = self.window.taken
         return all(each in taken for each in batches) and (len(taken) == 1 or not any(
             transfer.bypassed for flight in taken for transfer in flight.transfers
             if transfer.segment.group == group))
 
-    def _update(self, group, places, sums, rule, finite, keys=None):
-        """Update the rows in places, and write those without a slot back."""
+    def _update(self, group: int, places: torch.Tensor, sums: torch.Tensor, rule: Stepping,
+                finite: torch.Tensor | None, keys: torch.Tensor | None = None,
+                copied: _Copied | None = None) -> None:
+        """Update the rows in places, and those of `_fetch_copied`; write rows without a slot
+        back."""
         storage = self.storages[group]
-        # Before a row changes: a device that fails must not leave a step half done.
+        # Before a row changes: whatever fails, `finish` and `flush` write the rows back.
         bypassed = storage.mark_trained(places)
-        trained = self.host.staging(group, len(bypassed)) if len(bypassed) else None
-        if finite is None and not self.slot_memory.asynchronous:
-            update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys)
-        else:
-            at = self.slot_memory.indices(places.long())
-            weights, state = storage.rows.read(at)
-            storage.rows.write(at, *updated(rule, weights, state, sums, finite, keys))
-        if trained is not None:
-            trained.copy(storage.rows, self.slot_memory.indices(bypassed))
-            self.host.write_after(self.slot_memory.record_event(), group,
-                                  storage.bypassed_rows(bypassed), trained)
+        if len(bypassed):
+            self._owed.append((group, bypassed))
+        with self.stepping(group):
+            if finite is None and not self.slot_memory.asynchronous:
+                update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys)
+            else:
+                at = self.slot_memory.indices(places.long())
+                weights, state = storage.rows.read(at)
+                storage.rows.write(at, *updated(rule, weights, state, sums, finite, keys))
+            if copied is not None:
+                self._update_copied(group, copied, rule, finite)
+        self._write_owed()
 
-    def read(self, group, flat):
+    def _write_owed(self) -> None:
+        """Begin to write trained rows without a slot to the tables."""
+        while self._owed:
+            group, places = self._owed[0]
+            storage = self.storages[group]
+            trained = self.host.staging(group, len(places))
+            trained.copy(storage.rows, self.slot_memory.indices(places))
+            self.host.write_after(self.slot_memory.record_event(), group,
+                                  storage.bypassed_rows(places), trained)
+            del self._owed[0]
+
+    def read(self, group: int, flat: torch.Tensor) -> Rows:
         if self.closed:
             tables = self.groups[group].tables
             return tables.rows.take(tables.kind, flat)
         storage = self.storages[group]
         self.reads.now(group, flat)
         with self.lock:
+            self._write_owed()
             fetched = self.host.fetch(group, flat)
             rows = self.slot_memory.staging_rows(storage.kind, len(flat))
             rows.copy(fetched)
@@ -303,7 +347,7 @@ class CachedStore(Store):
             rows.put(where, self._read_slots(storage, slots))
         return rows
 
-    def flush(self):
+    def flush(self) -> None:
         with uninterrupted(), self.lock:
             try:
                 self.host.land()
@@ -318,7 +362,7 @@ class CachedStore(Store):
                 if not isinstance(error, Exception):
                     raise
 
-    def _flush_directly(self, error):
+    def _flush_directly(self, error: BaseException) -> None:
         """Write trained rows to the tables without the device, which did not."""
         self.host.land_directly()
         self._write_all_back(self.host.write_directly)
@@ -332,17 +376,22 @@ class CachedStore(Store):
             f"up to batch {self.window.finished - 1} are on the card alone, and the tables have "
             f"their values of the last flush(); all other rows are up to date") from error
 
-    def _write_all_back(self, write):
-        """Write the rows that were trained in slots to the tables."""
+    def _write_all_back(self, write: WriteRows) -> None:
+        """Write the rows that were trained to the tables."""
+        while self._owed:
+            group, places = self._owed[0]
+            storage = self.storages[group]
+            write(group, storage.bypassed_rows(places), self._read_slots(storage, places))
+            del self._owed[0]
         for group, storage in enumerate(self.storages):
             for flat, slots in storage.chunks(dirty=True):
                 self._write_back(group, flat, slots, write)
 
-    def upload(self):
+    def upload(self) -> None:
         if not self.closed:
             self.device.upload()
 
-    def reset(self):
+    def reset(self) -> None:
         if self.closed:
             return
         self.window.need_idle("load other rows")
@@ -353,7 +402,7 @@ class CachedStore(Store):
                 storage.clear()
 
     @contextmanager
-    def _moving_slots(self):
+    def _moving_slots(self) -> Iterator[None]:
         """Rows change their slots between two batches: an interrupt waits, and after an error
         nothing trains, because the card and the host may differ about the slots."""
         try:
@@ -365,22 +414,22 @@ class CachedStore(Store):
             raise
         deliver(pending)
 
-    def observe(self, request):
+    def observe(self, request: Request) -> None:
         if request.bags.lookups:
             batch = request.bags.device_batch(self.slot_map.registered)
             self.device.observe(batch)
             self.statistics.sent(batch.ids.nbytes)
 
-    def hottest(self, limit, decay=0):
+    def hottest(self, limit: int, decay: int = 0) -> RowList:
         if decay:
             self.device.decay(decay)
         hot = self.device.harvest(limit)
         return RowList(hot.table, hot.row)
 
-    def device_table(self, number):
+    def device_table(self, number: int) -> int:
         return self.slot_map.registered[number].number
 
-    def warm(self, rows):
+    def warm(self, rows: RowList) -> int:
         """Give rows their slots between two batches; other rows leave theirs.
 
         In mode hotline a row that has a slot keeps it and does not move.
@@ -407,7 +456,7 @@ class CachedStore(Store):
                 self.reset()
             return stayed + self._install(arriving)
 
-    def _release_others(self, rows):
+    def _release_others(self, rows: RowList) -> RowList:
         """Free the slots of all rows but `rows`: RowList of those that have no slot."""
         self.host.land()
         arriving = np.ones(len(rows), bool)
@@ -425,7 +474,7 @@ class CachedStore(Store):
             arriving[np.flatnonzero(chosen)[where]] = False
         return RowList(rows.table[arriving], rows.row[arriving])
 
-    def _install(self, rows):
+    def _install(self, rows: RowList) -> int:
         """Fetch rows to free slots as far as there is room: their number."""
         installed, held = self.policy.install(rows), 0
         self.slot_memory.wait_event(self.batch_stages.inserted)
@@ -447,21 +496,20 @@ class CachedStore(Store):
         self.batch_stages.released = self.slot_memory.record_event()
         return held
 
-    def apply_bags(self, group, staged, rule):
+    def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
         if self.cold is None:
             super().apply_bags(group, staged, rule)
             return
         try:
             self.cold.apply(group, staged, rule)
-        except Exception as error:
+        except BaseException as error:
             rows = self.groups[group].tables.locate(staged.rows.unique())
             names = [self.groups[group].configs[table].name for table in np.unique(rows.table)]
-            raise DeviceError(
-                f"{error}; the step of batch {self.window.next - 1} reached its rows in slots, and "
-                f"perhaps not its {len(rows)} rows without a slot, of {', '.join(map(repr, names))}"
-            ) from error
+            raise_saying(error, (
+                f"the step of batch {self.window.next - 1} reached its rows in slots, and perhaps "
+                f"not its {len(rows)} rows without a slot, of {', '.join(map(repr, names))}"))
 
-    def memory(self):
+    def memory(self) -> dict[str, float]:
         with self.stages.lock, self.lock:
             row_bytes = [group.kind.row_bytes for group in self.groups]
             metadata = sum(storage.metadata_bytes for storage in self.storages)
@@ -478,22 +526,22 @@ class CachedStore(Store):
             }
 
     @property
-    def closed(self):
+    def closed(self) -> bool:
         return not self.slot_map.registered
 
-    def _check_open(self):
+    def _check_open(self) -> None:
         """Raise Error after `close`, when rows are read in the tables and do not train."""
         if self.closed:
             raise Error("the collection is closed: it evaluates, and does not train")
 
-    def close(self):
+    def close(self) -> None:
         try:
             self._give_back()
         finally:
             if self._owns_device:
                 self.device.close()
 
-    def _give_back(self):
+    def _give_back(self) -> None:
         """Write back, and leave the device without the collection's tables, as far as it answers;
         then raise the first error."""
         if self.closed:
@@ -509,7 +557,7 @@ class CachedStore(Store):
             if failure is not None:
                 raise failure
 
-    def _leave_device(self):
+    def _leave_device(self) -> Iterator[Callable[[], object]]:
         """The calls after which the device has nothing of the collection: an iterator."""
         yield self.slot_memory.synchronize_all
         yield self.policy.clear
@@ -521,7 +569,8 @@ class CachedStore(Store):
         for buffer in self.slot_map.buffers:
             yield partial(self.device.unregister, buffer)
 
-    def _write_back(self, group, flat, slots, write):
+    def _write_back(self, group: int, flat: torch.Tensor, slots: torch.Tensor,
+                    write: WriteRows) -> None:
         """Write the rows of slots to the tables."""
         if len(flat):
             storage = self.storages[group]
@@ -530,20 +579,20 @@ class CachedStore(Store):
             storage.dirty[slots] = False
             self.host.count_moved(group, self.slot_map.counts(group, flat))
 
-    def _read_slots(self, storage, slots):
+    def _read_slots(self, storage: SlotStorage, slots: torch.Tensor) -> Rows:
         """Copies of the rows in slots int64[k], in host memory: Rows."""
         self.slot_memory.wait_event(self.batch_stages.inserted)
         rows = self._copies_of(storage, slots)
         self.slot_memory.synchronize(self.slot_memory.record_event())
         return rows
 
-    def _copies_of(self, storage, places):
+    def _copies_of(self, storage: SlotStorage, places: torch.Tensor) -> Rows:
         """Copies of rows, which are in host memory after the trainer's next event: Rows."""
         rows = self.slot_memory.staging_rows(storage.kind, len(places))
         rows.copy(storage.rows, self.slot_memory.indices(places))
         return rows
 
-    def _find(self, group, flat):
+    def _find(self, group: int, flat: torch.Tensor) -> torch.Tensor:
         """Places of flat rows int64[u] that batches taken and not finished look up, else -1."""
         places = torch.full((len(flat),), -1, dtype=torch.int64)
         for flight in self.window.taken:

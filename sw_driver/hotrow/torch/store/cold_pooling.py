@@ -6,11 +6,22 @@ each way, however many cold rows it has. A bag is summed in another order than i
 and Adagrad's mean likewise: results agree within a tolerance, not to the bit.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ...contract.errors import Error
-from ...memory.buffer import empty
+from ...device import Device
+from ...memory.buffer import Buffer, empty
+from ..features.configs import TableGroup
+from ..optim.gradients import StagedBags
+from ..optim.rules import Rule
+from .in_flight import GroupTransfer
+from .slot_map import SlotMap
+from .statistics import CacheStatistics
 
 _RULES = ("sgd", "rowwise_adagrad")
 _ENTRY_BYTES, _NUMBER_BYTES, _LENGTH_BYTES = 8, 4, 2  # of a row list, a bag number, a length
@@ -25,7 +36,8 @@ class ColdPooling:
         The card has no arithmetic, or does not pool and update such tables exactly.
     """
 
-    def __init__(self, groups, device, slot_map, statistics, rule):
+    def __init__(self, groups: Sequence[TableGroup], device: Device, slot_map: SlotMap,
+                 statistics: CacheStatistics, rule: Rule) -> None:
         if not device.geometry.arithmetic:
             raise Error("this card has no arithmetic, and cold rows are to be pooled on the card: "
                         "gather them (cold='gathered'), or take a card built with arithmetic=True")
@@ -49,7 +61,7 @@ class ColdPooling:
         for storage, place in zip(slot_map.storages, self._zeros, strict=True):
             storage.rows.array[place] = 0
 
-    def separate(self, transfer):
+    def separate(self, transfer: GroupTransfer) -> None:
         """Take the bypassed rows out of a GroupTransfer: nothing of them is fetched."""
         segment = transfer.segment
         first = self._slot_map.storages[segment.group].slots
@@ -61,7 +73,7 @@ class ColdPooling:
         zero = self._zeros[segment.group].int()
         transfer.places = torch.where(transfer.cold, zero, transfer.places)
 
-    def start(self, transfer):
+    def start(self, transfer: GroupTransfer) -> None:
         """Begin to pool the cold lookups of a batch."""
         segment, cold = transfer.segment, transfer.cold
         sums = self._sums[segment.group].zeros(len(segment.lengths))
@@ -80,18 +92,19 @@ class ColdPooling:
         self._statistics.sent(
             _ENTRY_BYTES * len(rows) + (_LENGTH_BYTES + _NUMBER_BYTES) * len(used))
 
-    def finish(self, transfer):
+    def finish(self, transfer: GroupTransfer) -> None:
         """Wait for the sums of a batch."""
         if transfer.pooling is not None:
             pooling, used = transfer.pooling
             found = pooling.result()
-            if used is not None:
+            if used is not None and transfer.sums is not None:
                 transfer.sums[used] = torch.from_numpy(found)
             transfer.pooling = None
 
-    def apply(self, group, staged, rule):
+    def apply(self, group: int, staged: StagedBags, rule: Rule) -> None:
         """Update the rows of StagedBags in the tables of a group."""
         values = staged.values
+        assert values is not None, "nothing is staged"
         gradients = self._gradients[group].zeros(len(values))
         gradients[:] = values.cpu().numpy()
         rows = self._slot_map.listed(group, staged.rows, distinct=False)
@@ -101,11 +114,11 @@ class ColdPooling:
         self._count_bags(group, rows.table[used])
         self._statistics.sent((_ENTRY_BYTES + _NUMBER_BYTES + _LENGTH_BYTES) * len(rows))
 
-    def close(self):
+    def close(self) -> None:
         for buffer in (*self._sums, *self._gradients):
             buffer.release()
 
-    def _count_bags(self, group, tables):
+    def _count_bags(self, group: int, tables: NDArray[Any]) -> None:
         self._statistics.moved(np.bincount(tables, minlength=len(self._slot_map.names)),
                                4 * self._slot_map.groups[group].kind.dim)
 
@@ -113,10 +126,12 @@ class ColdPooling:
 class _BagBuffer:
     """An array float32[bags, D] that the card reads and writes, in place where it reaches it."""
 
-    def __init__(self, device, dim):
-        self._device, self._dim, self._array, self._buffer = device, dim, None, None
+    def __init__(self, device: Device, dim: int) -> None:
+        self._device, self._dim = device, dim
+        self._array: NDArray[np.float32] | None = None
+        self._buffer: Buffer | None = None
 
-    def zeros(self, bags):
+    def zeros(self, bags: int) -> NDArray[np.float32]:
         """Its first rows, as zeros: float32[bags, D]."""
         if self._array is None or len(self._array) < bags:
             self.release()
@@ -126,7 +141,7 @@ class _BagBuffer:
         self._array[:bags] = 0
         return self._array[:bags]
 
-    def release(self):
+    def release(self) -> None:
         if self._buffer is not None:
             self._device.unregister(self._buffer)
         self._array = self._buffer = None

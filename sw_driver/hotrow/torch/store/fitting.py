@@ -1,14 +1,19 @@
 """Whether a card can hold the tables of a collection: checked before memory is allocated."""
 
+from collections.abc import Sequence
+
 from ...contract.errors import Error
-from ...contract.geometry import PRESETS
+from ...contract.geometry import PRESETS, Geometry
 from ...device import Device
+from ..features.configs import TableConfig
 from ..memory.rows import RowKind
+from ..optim.rules import Rule
 
 _MOST_ROWS = 1 << 32
 
 
-def check_fits(configs, rule, device, preset, share=1):
+def check_fits(configs: Sequence[TableConfig], rule: Rule, device: Device | str | None,
+               preset: str | None, share: int = 1) -> None:
     """Raise Error if the card cannot hold the tables, with the presets of cards that can.
 
     Cards on a link have the sizes that their registers hold: those are checked once they are open.
@@ -40,7 +45,8 @@ def check_fits(configs, rule, device, preset, share=1):
         raise Error(f"{wrong}; {advice}")
 
 
-def _misfit(configs, rule, geometry, share):
+def _misfit(configs: Sequence[TableConfig], rule: Rule, geometry: Geometry,
+            share: int) -> str | None:
     """Why tables do not fit on a card, or None."""
     if len(configs) > geometry.tables:
         return f"there are {len(configs)} tables: this card holds at most {geometry.tables}"

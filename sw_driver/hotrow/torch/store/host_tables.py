@@ -2,14 +2,28 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from ...contract.errors import RegistrationError
-from ...memory.buffer import as_array
+from ...device import Device
+from ...memory.buffer import Buffer, as_array
+from ...operands.results import RowList
+from ..features.configs import TableGroup
 from ..memory.read_ahead import ReadAhead
-from ..memory.rows import Rows
+from ..memory.rows import RowKind, Rows
+from ..memory.slot_memory import Event, SlotMemory
+from .slot_map import SlotMap
+from .statistics import CacheStatistics
 
 _LEAST = 256  # rows of an allocation
+WriteRows: TypeAlias = Callable[[int, Tensor, Rows], None]  # of a group, by flat row
+_Registered: TypeAlias = tuple[Rows, list[Buffer]]
 
 
 class HostTables:
@@ -21,15 +35,16 @@ class HostTables:
         Of tables in files.
     """
 
-    def __init__(self, groups, device, slot_map, statistics, memory):
+    def __init__(self, groups: Sequence[TableGroup], device: Device, slot_map: SlotMap,
+                 statistics: CacheStatistics, memory: SlotMemory) -> None:
         self._groups, self._device = groups, device
         self._slot_map, self._statistics, self._memory = slot_map, statistics, memory
         self.reads = ReadAhead(group.tables for group in groups)
         self._pools = [StagingPool(device, group.kind, memory) for group in groups]
-        self._delayed: deque[tuple] = deque()
+        self._delayed: deque[tuple[Event, int, Tensor, Rows]] = deque()
         self._lock = threading.Lock()
 
-    def fetch(self, group, flat, listed=None):
+    def fetch(self, group: int, flat: Tensor, listed: RowList | None = None) -> Rows:
         """Copies of distinct flat rows int64[n], in memory of `staging`: Rows.
 
         `listed` are these rows by the device's tables, if that is known. Rows of tables in files
@@ -46,16 +61,16 @@ class HostTables:
                 as_array(rows.array)[:] = self._device.gather(listed, state_out=rows.side)
         return rows
 
-    def staging(self, group, count):
+    def staging(self, group: int, count: int) -> Rows:
         """Memory for rows on their way, with undefined contents, until `give_back`: Rows."""
         return self._pools[group].take(count)
 
-    def write(self, group, flat, rows, listed=None):
+    def write(self, group: int, flat: Tensor, rows: Rows, listed: RowList | None = None) -> None:
         """Write Rows to the tables; `listed` as in `fetch`."""
         self.land()
         self._write(group, flat, rows, listed)
 
-    def write_after(self, event, group, flat, rows):
+    def write_after(self, event: Event, group: int, flat: Tensor, rows: Rows) -> None:
         """Write Rows of `staging` that are in host memory after an event; every later call waits
         for that, and raises the device's error if there is one."""
         with self._lock:
@@ -64,15 +79,15 @@ class HostTables:
             with suppress(Exception):  # the optimizer's step goes on, and the next call raises it
                 self.land()
 
-    def land(self):
+    def land(self) -> None:
         """Carry out the writes of `write_after`; those that failed stay."""
         self._land(self._write)
 
-    def land_directly(self):
+    def land_directly(self) -> None:
         """Carry out the writes of `write_after` without the device."""
         self._land(self.write_directly)
 
-    def _land(self, write):
+    def _land(self, write: WriteRows) -> None:
         with self._lock:
             while self._delayed:
                 event, group, flat, rows = self._delayed[0]
@@ -81,26 +96,26 @@ class HostTables:
                 self._delayed.popleft()
                 self.give_back(group, rows)
 
-    def write_directly(self, group, flat, rows):
+    def write_directly(self, group: int, flat: Tensor, rows: Rows) -> None:
         """Write Rows to the tables in host memory, without the device."""
         self._groups[group].tables.rows.put(flat, rows)
 
-    def give_back(self, group, rows):
+    def give_back(self, group: int, rows: Rows | None) -> None:
         """Let Rows of `staging`, or None, be used again."""
         if rows is not None:
             self._pools[group].give_back(rows)
 
-    def close(self):
+    def close(self) -> None:
         """Leave the device without registered rows."""
         for pool in self._pools:
             pool.close()
 
-    def count_moved(self, group, counts, rows=None):
+    def count_moved(self, group: int, counts: NDArray[np.int64], rows: int | None = None) -> None:
         """Count rows int64[tables] that crossed the link for training, by the device's table;
         `rows` is their sum."""
         self._statistics.moved(counts, self._groups[group].kind.row_bytes, rows)
 
-    def _write(self, group, flat, rows, listed=None):
+    def _write(self, group: int, flat: Tensor, rows: Rows, listed: RowList | None = None) -> None:
         if len(flat):
             self._device.scatter(listed or self._slot_map.listed(group, flat), rows.array,
                                  state=rows.side)
@@ -113,13 +128,13 @@ class StagingPool:
     does not reach the host's memory gets copies.
     """
 
-    def __init__(self, device, kind, memory):
+    def __init__(self, device: Device, kind: RowKind, memory: SlotMemory) -> None:
         self._device, self._kind, self._memory = device, kind, memory
-        self._free: list[tuple[Rows, list]] = []  # by size, with their buffers
-        self._taken: dict[Rows, tuple[Rows, list]] = {}
+        self._free: list[_Registered] = []  # by size, with their buffers
+        self._taken: dict[Rows, _Registered] = {}
         self._lock = threading.Lock()
 
-    def take(self, count):
+    def take(self, count: int) -> Rows:
         """`count` rows with undefined contents: Rows."""
         if self._memory.asynchronous or not count:
             return self._memory.staging_rows(self._kind, count)
@@ -132,7 +147,7 @@ class StagingPool:
             self._taken[rows] = whole
             return rows
 
-    def give_back(self, rows):
+    def give_back(self, rows: Rows) -> None:
         """Let rows of `take` be used again."""
         with self._lock:
             whole = self._taken.pop(rows, None)
@@ -140,7 +155,7 @@ class StagingPool:
                 self._free.append(whole)
                 self._free.sort(key=lambda each: len(each[0]))
 
-    def close(self):
+    def close(self) -> None:
         """Unregister the rows, none of which is in use."""
         with self._lock:
             for _, buffers in (*self._free, *self._taken.values()):
@@ -148,16 +163,16 @@ class StagingPool:
             self._free.clear()
             self._taken.clear()
 
-    def _allocate(self, count):
+    def _allocate(self, count: int) -> _Registered:
         rows = self._memory.staging_rows(self._kind, max(_LEAST, 1 << (count - 1).bit_length()))
-        buffers: list = []
+        buffers: list[Buffer] = []
         if not self._device.reaches_host:
             return rows, buffers
         with suppress(RegistrationError):  # no handle is free: each command registers its rows
-            buffers += map(self._device.register, filter(
-                lambda each: each is not None, (rows.array, rows.side)))
+            buffers += [self._device.register(array) for array in (rows.array, rows.side)
+                        if array is not None]
         return rows, buffers
 
-    def _unregister(self, buffers):
+    def _unregister(self, buffers: Iterable[Buffer]) -> None:
         for each in buffers:
             self._device.unregister(each)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ...calls.batch_operands import StagedBatch
 from ...contract.errors import Error
@@ -21,12 +22,12 @@ class ListedRows:
     """Rows of a group that the device listed."""
 
     flat: torch.Tensor  # int64[n]
-    with_slot: np.ndarray  # int64[tables]: rows of each table that have a slot
-    without_slot: np.ndarray  # int64[tables]: and the others, bypassed or pooled by the card
+    with_slot: NDArray[np.int64]  # int64[tables]: rows of each table that have a slot
+    without_slot: NDArray[np.int64]  # int64[tables]: and the others, bypassed or pooled by the card
     bypassed: int = 0  # all rows without a slot
     listed: RowList | None = None  # by the device's tables, if they are one list there
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.flat.shape[0]
 
 
@@ -47,7 +48,7 @@ class GroupTransfer:
     written_back: Rows | None = None  # contents of `victims` in host memory, on their way
     read_event: Any = None  # of the slots' memory: victims were read
     insert_event: Any = None  # fills are in their slots
-    device_places: torch.Tensor | None = None  # `places` in the memory of the slots
+    device_places: Any = None  # `places` in the memory of the slots, once inserted
     cold: torch.Tensor | None = None  # bool[n]: lookups that the card pools
     pooling: Any = None  # Future of POOL while it runs
     sums: torch.Tensor | None = None  # float32[bags, D]: the bags' cold lookups
@@ -57,7 +58,7 @@ class GroupTransfer:
         """Whether rows have no slot."""
         return self.bypass_places.shape[0] > 0
 
-    def find(self, flat):
+    def find(self, flat: torch.Tensor) -> torch.Tensor:
         """Place of each flat row int64[u], -1 for one that the batch does not look up."""
         rows, inverse = torch.unique(self.segment.flat, return_inverse=True)
         at = torch.empty_like(rows)
@@ -66,9 +67,10 @@ class GroupTransfer:
         return torch.where(rows[found] == flat, at[found], -1)
 
     @property
-    def staging(self):
+    def staging(self) -> set[Rows]:
         """Copies of rows on their way: set of Rows."""
-        return {self.fetched, self.uploaded, self.written_back} - {None}
+        return {rows for rows in (self.fetched, self.uploaded, self.written_back)
+                if rows is not None}
 
 
 @dataclass(eq=False)
@@ -84,7 +86,7 @@ class BatchInFlight:
     pending: PendingBackward = field(default_factory=PendingBackward)
     staged: StagedBatch | None = None  # between its mark and its plan
 
-    def release(self):
+    def release(self) -> None:
         """Give the device's copy of the batch back."""
         if self.staged is not None:
             self.staged.release()
@@ -102,7 +104,7 @@ class BatchWindow:
         Batches of these that are only marked.
     """
 
-    def __init__(self, followed, look_ahead):
+    def __init__(self, followed: int, look_ahead: int) -> None:
         self._followed, self._look_ahead = followed, look_ahead
         self.batches: dict[int, BatchInFlight] = {}
         self.taken: deque[BatchInFlight] = deque()  # and not finished, in order
@@ -111,11 +113,11 @@ class BatchWindow:
         self.wanted = -1  # last batch that the trainer waited for
         self.abandoning = False  # planned batches run to their end without being trained
 
-    def submit(self, flight):
+    def submit(self, flight: BatchInFlight) -> None:
         self.batches[self.submitted] = flight
         self.submitted += 1
 
-    def want(self, number):
+    def want(self, number: int) -> None:
         """Record that the trainer waits for a batch; refuse one too far ahead."""
         if number - self.finished >= self._followed - self._look_ahead:
             raise Error(f"batch {number}: {number - self.finished} batches before it have not "
@@ -124,30 +126,31 @@ class BatchWindow:
         self.wanted = number
 
     @property
-    def full(self):
+    def full(self) -> bool:
         """Whether no batch can be taken before one has trained."""
         return self.next - self.finished >= self._followed - self._look_ahead
 
-    def take(self):
+    def take(self) -> BatchInFlight:
         """The next batch, which the trainer has from here on: BatchInFlight."""
         flight = self.batches[self.next]
         self.next += 1
         self.taken.append(flight)
         return flight
 
-    def finish(self):
+    def finish(self) -> BatchInFlight:
         """Remove the oldest batch that was taken: BatchInFlight."""
-        del self.batches[self.finished]
-        self.finished += 1
-        return self.taken.popleft()
+        flight = self.taken[0]
+        self.batches.pop(self.finished, None)
+        self.finished, _ = self.finished + 1, self.taken.popleft()
+        return flight
 
-    def withdraw(self, kept):
+    def withdraw(self, kept: int) -> list[BatchInFlight]:
         """Forget batches from number `kept` on, none of which was planned; return them."""
         dropped = [self.batches.pop(number) for number in range(kept, self.submitted)]
         self.submitted = kept
         return dropped
 
-    def need_idle(self, purpose):
+    def need_idle(self, purpose: str) -> None:
         """Raise Error if batches are in flight."""
         if self.finished != self.submitted:
             raise Error(f"{self.submitted - self.finished} batches are in flight: end the "

@@ -1,10 +1,18 @@
 """A batch taken in two parts: samples whose rows are all in slots, then the others."""
 
+from threading import RLock
+
 import torch
 
 from ...contract.errors import Error
 from ..features.bags import lookups_of
-from .base import LocatedRows
+from ..features.grouping import Request
+from ..memory.slot_memory import SlotMemory
+from ..optim.gradients import LocatedRows
+from .base import PendingBackward
+from .in_flight import BatchInFlight, BatchWindow, GroupTransfer
+from .slot_map import SlotMap
+from .stages import Stages
 
 
 class MicroBatches:
@@ -18,21 +26,22 @@ class MicroBatches:
         Seconds between the trainer's request for the other samples' rows and their arrival.
     """
 
-    def __init__(self, window, stages, slot_map, memory, lock):
+    def __init__(self, window: BatchWindow, stages: Stages, slot_map: SlotMap, memory: SlotMemory,
+                 lock: RLock) -> None:
         self._window, self._stages, self._slot_map = window, stages, slot_map
         self._memory, self._lock = memory, lock
         self.samples = self.popular = 0
         self.waited = 0.0
 
     @property
-    def hidden(self):
+    def hidden(self) -> float | None:
         """Share of the time from `collect` to `insert` in which the trainer was busy with popular
         samples; None before any row was fetched."""
         spent = sum(seconds for stage, seconds in zip(
             self._stages.stages, self._stages.seconds, strict=True) if stage.name != "plan")
         return max(0.0, 1 - self.waited / spent) if spent else None
 
-    def split(self):
+    def split(self) -> torch.Tensor:
         """Whether each sample of the batch to be taken next finds all its rows in slots: bool[B].
 
         The batch must have been prefetched; its other rows may still be on their way.
@@ -54,7 +63,8 @@ class MicroBatches:
         self.popular += int(popular.sum())
         return popular
 
-    def take(self, request, samples, wait, last):
+    def take(self, request: Request, samples: torch.Tensor, wait: bool,
+             last: bool) -> tuple[list[LocatedRows], PendingBackward]:
         """Take some samples int64[k] of the batch to be taken next.
 
         Parameters
@@ -87,7 +97,8 @@ class MicroBatches:
         return [self._locate(flight, transfer, samples, wait or last)
                 for transfer in flight.transfers], flight.pending
 
-    def _locate(self, flight, transfer, samples, complete):
+    def _locate(self, flight: BatchInFlight, transfer: GroupTransfer, samples: torch.Tensor,
+                complete: bool) -> LocatedRows:
         """The rows of some samples; `complete` once all rows of the batch have arrived."""
         segment = transfer.segment
         bags = (torch.arange(segment.features)[:, None] * flight.request.bags.samples
@@ -96,13 +107,13 @@ class MicroBatches:
         sums = cold = None
         if complete:
             self._memory.wait_event(transfer.insert_event)
-            if transfer.sums is not None:
+            if transfer.sums is not None and transfer.cold is not None:
                 sums, cold = transfer.sums[bags], transfer.cold[lookups]
         storage = self._slot_map.storages[segment.group]
         return LocatedRows(storage.rows, self._memory.indices(transfer.places[lookups]),
                            self._lock, sums, cold, storage.grouper, flight, transfer.bypassed)
 
-    def _want(self, number):
+    def _want(self, number: int) -> None:
         with self._stages.lock:
             self._window.want(number)
             self._stages.wake()

@@ -1,12 +1,17 @@
 """The store of a collection's mode."""
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from ... import device as driver
 from ...contract.errors import Error
 from ...device import Device
 from ...kernels.compiler import usable_cores
 from ...transports.cpu import FEWEST_SLOTS, default_slots
+from ..features.configs import TableGroup
+from ..memory.slot_memory import SlotMemory
+from ..optim.rules import Rule
 from .base import Store
 from .cached import CachedStore
 from .cold_pooling import ColdPooling
@@ -19,8 +24,10 @@ COLD = ("gathered", "pooled")
 _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
 
 
-def open_store(groups, rule, memory, device, mode, preset, policy, admission, cold,
-               cache_load_factor, share, workers=None, **stages) -> Store:
+def open_store(groups: Sequence[TableGroup], rule: Rule, memory: SlotMemory,
+               device: Device | str | None, mode: str, preset: str | None, policy: str | None,
+               admission: bool, cold: str, cache_load_factor: float | None, share: int,
+               workers: int | None = None, **stages: Any) -> Store:
     """The store of a mode; a device that is given by its transport closes with the store.
 
     Parameters
@@ -38,9 +45,8 @@ def open_store(groups, rule, memory, device, mode, preset, policy, admission, co
     _check(mode, device, cold, memory)
     if mode == "resident":
         return ResidentStore(groups)
-    device = DEFAULT_DEVICE if device is None else device
-    owned = isinstance(device, str)
-    if owned:
+    device, owned = DEFAULT_DEVICE if device is None else device, not isinstance(device, Device)
+    if isinstance(device, str):
         slots = {} if device != "cpu" or preset is not None else {"slots": _slots(groups)}
         device = driver.open(device, preset, **slots)
     try:
@@ -59,19 +65,19 @@ def open_store(groups, rule, memory, device, mode, preset, policy, admission, co
         raise
 
 
-def default_workers(device) -> int:
+def default_workers(device: Device) -> int:
     """1 where there is a core beside the trainer's and the driver waits for the device without its
     lock, else 0."""
     return int(device.registers.waits_apart and usable_cores() > 1)
 
 
-def _slots(groups):
+def _slots(groups: Sequence[TableGroup]) -> int:
     """Slots of a card in software: a quarter of the rows, within the memory at hand."""
     rows = sum(config.num_embeddings for group in groups for config in group.configs)
     return min(max(rows // 4, FEWEST_SLOTS), default_slots())
 
 
-def _check(mode, device, cold, memory):
+def _check(mode: str, device: object, cold: str, memory: SlotMemory) -> None:
     """Raise Error if these do not go together."""
     if mode not in MODES:
         raise Error(f"mode is {', '.join(MODES)}, not {mode!r}")

@@ -1,20 +1,26 @@
 """Which rows get slots: a planner's choice ahead of each batch, or rows that were learned."""
 
+from __future__ import annotations
+
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
+from ...calls.batch_operands import StagedBatch
 from ...contract.errors import Error
 from ...contract.generated import MISS_FLAG
-from ...operands.results import Observation, PlacedRows
+from ...device import Device
+from ...operands.batch import Batch
+from ...operands.results import Observation, PlacedRows, Plan, RowList, Words
 from ...queues.futures import Future
 
 POLICIES = ("lru", "rrip", "lfu", "freq")
 COUNTED = ("lfu", "freq")  # policies that read the access counters
 
 
-def share_of(slots, wanted):
+def share_of(slots: int, wanted: float) -> int:
     """Parts to divide a directory into so that one has at most `wanted` slots: a power of two."""
     if wanted < 1:
         raise Error(f"a cache needs at least one slot, not {wanted:g}")
@@ -24,17 +30,21 @@ def share_of(slots, wanted):
     return share
 
 
-@dataclass(frozen=True, eq=False)
-class Placement:
-    """Slots for the rows of a batch."""
+_NONE = np.empty(0, np.uint32)
 
-    # uint32[lookups]; for the k-th row without a slot the directory's slots + k, or flag | k
-    slots: np.ndarray
-    fills: PlacedRows  # rows to fetch, each once, with slots numbered likewise
-    evictions: PlacedRows  # rows that leave their slots before
-    wait_for: int  # batch whose bypassed rows must be in the tables before rows are read, or -1
-    hits: int  # lookups that found a slot
-    flag: int = 0
+
+@dataclass(frozen=True, eq=False)
+class SplitPlan:
+    """The part of a `Plan` that SPLIT gives: rows without a slot are bypassed, and none leaves."""
+
+    slots: Words  # of each lookup; for the k-th row without a slot MISS_FLAG | k
+    fills: PlacedRows
+    wait_for: int | None
+    hits: int
+    evictions: ClassVar[PlacedRows] = PlacedRows(_NONE, _NONE, _NONE)
+
+
+Placement: TypeAlias = Plan | SplitPlan
 
 
 class LookAheadPolicy:
@@ -58,11 +68,13 @@ class LookAheadPolicy:
         Batches that may be planned or marked, and not retired.
     replaces : bool
         Whether `install` may follow rows that keep their slots; otherwise only `clear`.
+    flag : int
+        Bit of the slots that count rows without one; 0 if these follow the directory's slots.
     """
 
-    replaces = False
+    replaces, flag = False, 0
 
-    def __init__(self, device, policy, admission=False):
+    def __init__(self, device: Device, policy: str, admission: bool = False) -> None:
         if not device.geometry.planner:
             raise Error("this card has no planner, which gives rows their slots in modes "
                         "scratchpipe and freqcache: use mode hotline, or a card with planner=True")
@@ -73,24 +85,24 @@ class LookAheadPolicy:
         self._marks: list[Future[Observation]] = []  # under way
 
     @property
-    def next(self):
+    def next(self) -> int:
         """Number of the batch to be placed next."""
         return self.device.next_batch
 
-    def stage(self, batch):
+    def stage(self, batch: Batch) -> StagedBatch:
         """Put a batch where the device finds it, for mark and place: StagedBatch."""
         return self.device.stage(batch)
 
-    def mark(self, batch, number):
+    def mark(self, batch: StagedBatch, number: int) -> None:
         """Hold the slots of a coming batch's rows, before the next batch is placed."""
         self._marks.append(self.device.mark_async(batch, number))
 
-    def retire(self, number):
+    def retire(self, number: int) -> None:
         """Release the holds of batches up to this one."""
         if number > self.device.retired_batch:
             self.device.retire(number)
 
-    def place(self, batch, number) -> Placement:
+    def place(self, batch: StagedBatch, number: int) -> Placement:
         """Plan a batch."""
         if self.admission and self.policy in COUNTED:
             self.device.observe(batch)
@@ -98,21 +110,20 @@ class LookAheadPolicy:
                                 observe=self.policy in COUNTED and not self.admission)
         for mark in self._taken_marks():  # whose commands came before
             mark.result()
-        return Placement(plan.slots, plan.fills, plan.evictions,
-                         -1 if plan.wait_for is None else plan.wait_for, plan.hits)
+        return plan
 
-    def clear(self):
+    def clear(self) -> None:
         """Free every slot, and number batches from 0 again."""
         for mark in self._taken_marks():  # of batches that were dropped
             with suppress(Error):
                 mark.result()
         self.device.clear_directory()
 
-    def _taken_marks(self):
+    def _taken_marks(self) -> list[Future[Observation]]:
         marks, self._marks = self._marks, []
         return marks
 
-    def install(self, rows):
+    def install(self, rows: RowList) -> Words:
         """Give rows a slot each before the first batch: slots, as in `Device.install`."""
         return self.device.install(rows, policy=self.policy).slots
 
@@ -129,33 +140,35 @@ class HotlinePolicy:
     """
 
     window = 1 << 16  # no limit: nothing is held
-    replaces = True
+    replaces, flag = True, MISS_FLAG
 
-    def __init__(self, device):
+    def __init__(self, device: Device) -> None:
         self.device, self.next, self.counting = device, 0, True
 
-    def stage(self, batch):
+    def stage(self, batch: Batch) -> StagedBatch:
         return self.device.stage(batch)
 
-    def mark(self, batch, number):
+    def mark(self, batch: StagedBatch, number: int) -> None:
         pass
 
-    def retire(self, number):
+    def retire(self, number: int) -> None:
         pass
 
-    def place(self, batch, number) -> Placement:
+    def place(self, batch: StagedBatch, number: int) -> Placement:
         split = self.device.split(batch, observe=self.counting)
         self.next = number + 1
-        misses, none = split.misses, np.empty(0, np.uint32)
-        first = self.device.geometry.slots
+        misses, first = split.misses, self.device.geometry.slots
         places = np.arange(first, first + len(misses), dtype=np.uint32)
         # The batch before may have trained the same row without a slot.
-        return Placement(split.slots, PlacedRows(misses.table, misses.row, places),
-                         PlacedRows(none, none, none), number - 1, split.hits, MISS_FLAG)
+        return SplitPlan(split.slots, PlacedRows(misses.table, misses.row, places),
+                         number - 1 if number else None, split.hits)
 
-    def clear(self):
+    def clear(self) -> None:
         self.device.clear_directory()
         self.next = 0
 
-    def install(self, rows):
+    def install(self, rows: RowList) -> Words:
         return self.device.install(rows).slots
+
+
+Policy: TypeAlias = LookAheadPolicy | HotlinePolicy

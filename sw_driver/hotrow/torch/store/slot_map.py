@@ -1,14 +1,24 @@
 """Between a device's numbers of tables and slots and those of each group."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ...contract.errors import Error
+from ...device import Device
 from ...kernels.copying import place_slots
 from ...kernels.listing import locate_rows, select_rows
-from ...operands.results import RowList
+from ...operands.results import PlacedRows, RowList, Words
+from ...operands.table import Table
+from ..features.bags import Bags
+from ..features.configs import TableGroup
+from ..features.grouping import Segment
+from ..memory.slot_memory import SlotMemory
 from ..memory.slots import SlotStorage
 from .in_flight import GroupTransfer, ListedRows
+from .placement_policy import Placement
 
 _FIRST_AREA = 64  # rows of a group's bypass area at first
 
@@ -35,7 +45,8 @@ class SlotMap:
         The device has tables; its directory has too few parts.
     """
 
-    def __init__(self, groups, device, share, memory):
+    def __init__(self, groups: Sequence[TableGroup], device: Device, share: int,
+                 memory: SlotMemory) -> None:
         if device.tables:
             raise Error(f"the device has tables already ({len(device.tables)}): open one for the "
                         f"collection alone, or unregister them")
@@ -48,7 +59,9 @@ class SlotMap:
         self.groups, self.directory_slots = tuple(groups), geometry.slots
         self._per_choice = geometry.slots // geometry.directory_choices
         self._part = self._per_choice // parts
-        self.storages, self.registered, where = [], {}, []
+        self.storages: list[SlotStorage] = []
+        self.registered: dict[int, Table] = {}
+        where = []
         self.buffers = [device.register(array, on_card=True, name=f"{what} of {_named(group)}")
                         for group in groups for what, array in (
                             ("rows", group.tables.rows.array), ("state", group.tables.rows.side))
@@ -69,24 +82,25 @@ class SlotMap:
         none = select_rows(np.empty(0, np.uint64), np.empty(0, np.uint32), self._group_of,
                            self._first, 0, self.directory_slots)
         self._none = ListedRows(none.flat, none.with_slot, none.without_slot), none.slots
-        self._features: tuple | None = None  # tables of the last batch, their numbers, and
-        self._counts: tuple | None = None  # samples and lookups, if each bag has one
+        # Tables of the last batch and their numbers; samples and lookups, if each bag has one.
+        self._features: tuple[tuple[int, ...], NDArray[np.int64]] | None = None
+        self._counts: tuple[tuple[int, int], NDArray[np.int64]] | None = None
         self.names = [group.configs[local].name for group in self.groups
                       for local in range(len(group.numbers))]
         self.slots = sum(storage.slots for storage in self.storages)
 
-    def listed(self, group, flat, distinct=True):
+    def listed(self, group: int, flat: torch.Tensor, distinct: bool = True) -> RowList:
         """Flat rows int64[n] of a group by the device's tables: RowList."""
         entries = locate_rows(flat, self.groups[group].tables.first,
                               self.registered[self.groups[group].numbers[0]].number)
         return RowList(entries[:, 1], entries[:, 0],
                        tables=self.table_sets[group] if distinct else None)
 
-    def counts(self, group, flat):
+    def counts(self, group: int, flat: torch.Tensor) -> NDArray[np.int64]:
         """Flat rows int64[n] of a group by the device's table: int64[tables]."""
         return np.bincount(self.listed(group, flat).table, minlength=len(self.names))
 
-    def features(self, bags):
+    def features(self, bags: Bags) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The device's table of each feature of Bags, and lookups of each: int64[features]."""
         if self._features is None or self._features[0] != bags.tables:
             numbers = np.array([self.registered[each].number for each in bags.tables], np.int64)
@@ -97,19 +111,21 @@ class SlotMap:
             self._counts = (bags.samples, bags.features), np.array(bags.counts, np.int64)
         return self._features[1], self._counts[1]
 
-    def rows_of(self, group, rows):
+    def rows_of(self, group: int, rows: RowList) -> tuple[NDArray[np.bool_], torch.Tensor]:
         """Which rows of a RowList belong to a group, bool[n], and their flat rows."""
         chosen = self._group_of[rows.table] == group
         return chosen, self.flat(RowList(rows.table[chosen], rows.row[chosen]))
 
-    def local(self, group, slots):
+    def local(self, group: int, slots: Words) -> torch.Tensor:
         """Slots int64[n] of a group's part of the directory, from 0 on."""
         choice, within = np.divmod(slots.astype(np.int64), self._per_choice)
         return torch.from_numpy(choice * self._part + within - group * self._part)
 
-    def transfer(self, segment, placement, reserve):
-        """The part of a Placement that concerns a segment's group: GroupTransfer.
+    def transfer(self, segment: Segment, placement: Placement, flag: int,
+                 reserve: bool) -> GroupTransfer:
+        """The part of a placement that concerns a segment's group: GroupTransfer.
 
+        `flag` is that of the policy.
         Places for rows without a slot are reserved, or, without `reserve`, are those after the
         slots.
         """
@@ -125,22 +141,22 @@ class SlotMap:
             without = fill_slots[fill_slots >= directory] - np.uint32(directory)
             area[torch.from_numpy(without.astype(np.int64))] = places
 
-        def place(slots, flag=0):
+        def place(slots: Words, flag: int = 0) -> torch.Tensor:
             return place_slots(slots, area, directory=directory, per_choice=self._per_choice,
                                part=self._part, first=group * self._part, flag=flag)
 
         slots = placement.slots if len(self.groups) == 1 else placement.slots[segment.lookups]
         return GroupTransfer(
-            segment, place(slots, placement.flag), fills,
+            segment, place(slots, flag), fills,
             place(fill_slots), victims, place(victim_slots), places)
 
     @staticmethod
-    def chosen(listed, which):
+    def chosen(listed: ListedRows, which: torch.Tensor) -> ListedRows:
         """Those ListedRows with a slot, bool[n], of which the others have none."""
         return ListedRows(listed.flat[which], listed.with_slot,
                           np.zeros_like(listed.without_slot))
 
-    def _listed(self, group, placed):
+    def _listed(self, group: int, placed: PlacedRows) -> tuple[ListedRows, Words]:
         """A group's rows of PlacedRows: (ListedRows, uint32[k])."""
         if not len(placed):
             return self._none
@@ -152,12 +168,12 @@ class SlotMap:
         return ListedRows(found.flat, found.with_slot, found.without_slot, found.bypassed,
                           listed), found.slots
 
-    def flat(self, rows):
+    def flat(self, rows: RowList) -> torch.Tensor:
         """Flat rows int64[n] of a RowList by the device's tables, in the group of each."""
         return torch.from_numpy(self._first[rows.table] + rows.row)
 
 
-def _named(group):
+def _named(group: TableGroup) -> str:
     """The tables of a group in words."""
     first, last = group.configs[0].name, group.configs[-1].name
     return f"table {first!r}" if first == last else f"tables {first!r} to {last!r}"

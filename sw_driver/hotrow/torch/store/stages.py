@@ -1,16 +1,18 @@
 """A scheduler of stages that batches pass in order, on threads or on the caller's own."""
 
+from __future__ import annotations
+
 import atexit
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from ...contract.errors import Error
-from ..optim.interrupts import deferred_interrupt, deliver, uninterrupted
+from ..optim.interrupts import Pending, deferred_interrupt, deliver, uninterrupted
 
 _POLL_S = 0.2  # an idle worker looks again after this time, so that a lost wake-up cannot hang it
 
@@ -51,7 +53,8 @@ class Stages:
         Returns seconds.
     """
 
-    def __init__(self, stages, workers=0, before=None):
+    def __init__(self, stages: Sequence[Stage], workers: int = 0,
+                 before: Callable[[str, int], object] | None = None) -> None:
         self.stages, self.workers, self.before = tuple(stages), workers, before
         self.done, self.seconds, self.waited = [0] * len(stages), [0.0] * len(stages), 0.0
         self._backwards = range(len(stages) - 1, -1, -1)
@@ -60,25 +63,27 @@ class Stages:
         self.lock = threading.RLock()
         self._bell = _Bell(self.lock)
         self._busy = [False] * len(stages)
-        self._failure, self._threads, self._stopping = None, [], False
+        self._failure: BaseException | None = None
+        self._threads: list[threading.Thread] = []
+        self._stopping = False
         if workers:
             _OPEN.add(self)
 
-    def choose(self, ready):
+    def choose(self, ready: Iterator[int]) -> int:
         """Choose one of the stages that can run, an iterator: the first, which brings a batch
         furthest; -1 if there is none."""
         return next(ready, -1)
 
-    def through(self, name):
+    def through(self, name: str) -> int:
         """Batches that have passed the stage of that name."""
         return self.done[self._at[name]]
 
-    def begun(self, name):
+    def begun(self, name: str) -> int:
         """Batches that have entered it."""
         with self.lock:
             return self.through(name) + self._busy[self._at[name]]
 
-    def start(self):
+    def start(self) -> None:
         """Start the threads, if there are any."""
         if self._stopping and self._threads:
             self.stop()  # an interrupt came within an earlier call
@@ -94,7 +99,7 @@ class Stages:
             for thread in self._threads:
                 thread.start()
 
-    def stop(self):
+    def stop(self) -> None:
         """End the threads, each after its current stage."""
         with self.lock:
             self._stopping = True
@@ -103,24 +108,24 @@ class Stages:
             thread.join()
         self._threads = []
 
-    def leave(self):
+    def leave(self) -> None:
         """Refuse to run in a child of the process, where the threads are not."""
         self.lock = threading.RLock()  # a thread of the parent may hold the other
         self._bell, self._threads = _Bell(self.lock), []
         self._failure = Error("the process forked, and the threads of this collection's stages "
                               "are in its parent: train there, or open a collection here")
 
-    def fail(self, error):
+    def fail(self, error: BaseException) -> None:
         """End all stages with an error: `start` and `wait` raise it."""
         with self.lock:
             self._failure = self._failure or error
             self.wake()
 
-    def wake(self):
+    def wake(self) -> None:
         """Make idle threads evaluate `can_run` again; the caller holds the lock."""
         self._bell.ring()
 
-    def wait(self, reached, what):
+    def wait(self, reached: Callable[[], bool], what: str) -> None:
         """Return once `reached()` is true.
 
         Raises
@@ -133,7 +138,7 @@ class Stages:
         try:
             while not done:
                 # An interrupt waits until the stage that this thread runs has ended.
-                deferral: AbstractContextManager[list] = (
+                deferral: AbstractContextManager[Pending] = (
                     nullcontext([]) if self._threads else deferred_interrupt())
                 with deferral as pending:
                     while not done and not pending:
@@ -144,7 +149,7 @@ class Stages:
         finally:
             self.waited += self.clock() - started
 
-    def _next(self, reached, what):
+    def _next(self, reached: Callable[[], bool], what: str) -> tuple[bool, int]:
         """Whether `reached()`; else a claimed stage, or -1 after a wait."""
         with self.lock:
             self._raise_failure()
@@ -158,21 +163,21 @@ class Stages:
                 self._bell.sleep(self._bell.rung)
             return False, stage
 
-    def _ready(self):
+    def _ready(self) -> Iterator[int]:
         """Stages that can run: their indices, the last first."""
         if self._failure is None:
             for at in self._backwards:
                 if not self._busy[at] and self.stages[at].can_run(self.done[at]):
                     yield at
 
-    def _claim(self):
+    def _claim(self) -> int:
         """Reserve a stage that can run for this thread: its index, or -1."""
         at = self.choose(self._ready())
         if at >= 0:
             self._busy[at] = True
         return at
 
-    def _run(self, at):
+    def _run(self, at: int) -> None:
         """Run a claimed stage."""
         stage, number = self.stages[at], self.done[at]
         started = self.clock()
@@ -191,7 +196,7 @@ class Stages:
             self._busy[at] = False
             self.wake()
 
-    def _serve(self):
+    def _serve(self) -> tuple[bool, int | None]:
         """Run a stage that can run, on a thread of the stages: whether the thread goes on, and how
         often the bell had rung if no stage could run, else None."""
         with self.lock:
@@ -206,7 +211,7 @@ class Stages:
             return False, None
         return True, None
 
-    def _raise_failure(self):
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
 
@@ -214,16 +219,16 @@ class Stages:
 class _Bell:
     """Wakes idle threads, which hold it instead of their stages; `rung` counts the calls."""
 
-    def __init__(self, lock):
+    def __init__(self, lock: threading.RLock) -> None:
         self.rung, self._asleep, self._changed = 0, 0, threading.Condition(lock)
 
-    def ring(self):
+    def ring(self) -> None:
         """Wake the threads; the caller holds the lock."""
         self.rung += 1
         if self._asleep:
             self._changed.notify_all()
 
-    def sleep(self, rung):
+    def sleep(self, rung: int) -> None:
         """Return once the bell has rung more often than `rung` times, or after a while."""
         with self._changed:
             if self.rung == rung:
@@ -234,7 +239,7 @@ class _Bell:
                     self._asleep -= 1
 
 
-def _work(reference, bell):
+def _work(reference: weakref.ref[Stages], bell: _Bell) -> None:
     """Serve stages until they end, or until nobody uses them any more.
 
     An idle thread has no reference to them: they hold the memory of a collection.
@@ -251,7 +256,7 @@ def _work(reference, bell):
 _OPEN: weakref.WeakSet[Stages] = weakref.WeakSet()  # stages with threads
 
 
-def _leave():
+def _leave() -> None:
     for stages in tuple(_OPEN):
         stages.leave()
     _OPEN.clear()
@@ -262,7 +267,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @atexit.register
-def _stop():
+def _stop() -> None:
     """End the threads of a program that ends: at exit a thread inside PyTorch would abort it."""
     for stages in tuple(_OPEN):
         stages.stop()

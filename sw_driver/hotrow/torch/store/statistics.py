@@ -1,10 +1,14 @@
 """Counts of a cache, table by table."""
 
 import threading
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...kernels.listing import HitCounter
+from .in_flight import GroupTransfer
+from .placement_policy import Placement
 
 FIELDS = ("lookups", "hits", "fills", "evictions", "bypasses", "rows_moved")
 
@@ -26,22 +30,25 @@ class CacheStatistics:
         fetches may be among them.
     """
 
-    def __init__(self, names, slots):
+    def __init__(self, names: Iterable[str], slots: int) -> None:
         self._names = tuple(names)
         self._counts = {name: np.zeros(len(self._names), np.int64) for name in FIELDS}
         self.hits = self.link_bytes = 0
         self._counter, self._lock = HitCounter(slots), threading.Lock()
         # By feature of the last batches, for the tables of each.
-        self._features = self._lookups = self._hits = np.empty(0, np.int64)
+        self._features: NDArray[np.int64] = np.empty(0, np.int64)
+        self._lookups: NDArray[np.int64] = self._features
+        self._hits: NDArray[np.int64] = self._features
 
-    def planned(self, tables, counts, placement, transfers, fetched=True):
+    def planned(self, tables: NDArray[np.int64], counts: NDArray[np.int64], placement: Placement,
+                transfers: Sequence[GroupTransfer], fetched: bool = True) -> None:
         """Count a batch that was planned.
 
         Parameters
         ----------
         tables, counts : int64[features]
             The device's table of each feature, and lookups of it.
-        placement : Placement
+        placement : Plan or SplitPlan
         transfers : sequence of GroupTransfer
         fetched : bool
             False if bypassed rows stay in the tables.
@@ -63,25 +70,25 @@ class CacheStatistics:
                         self._counts["fills"] += each.fills.without_slot
                         self._counts["bypasses"] += each.fills.without_slot
 
-    def _settle(self):
+    def _settle(self) -> None:
         """Add the counts of features to those of their tables."""
         np.add.at(self._counts["lookups"], self._features, self._lookups)
         np.add.at(self._counts["hits"], self._features, self._hits)
         self._lookups[:] = self._hits[:] = 0
 
-    def moved(self, counts, row_bytes, rows=None):
+    def moved(self, counts: NDArray[np.int64], row_bytes: int, rows: int | None = None) -> None:
         """Count rows int64[tables] that crossed the link, `rows` in all."""
         with self._lock:
             self._counts["rows_moved"] += counts
             self.link_bytes += (int(counts.sum()) if rows is None else rows) * row_bytes
 
-    def sent(self, count):
+    def sent(self, count: int) -> None:
         """Count bytes beside rows that crossed the link."""
         with self._lock:
             self.link_bytes += count
 
     @property
-    def total(self):
+    def total(self) -> dict[str, int]:
         """Of all tables: dict of `FIELDS` and `link_bytes`."""
         with self._lock:
             self._settle()
@@ -89,7 +96,7 @@ class CacheStatistics:
                     "hits": self.hits, "link_bytes": self.link_bytes}
 
     @property
-    def by_table(self):
+    def by_table(self) -> dict[str, dict[str, int]]:
         """Dict by name of dicts of `FIELDS` and `misses`; here a hit is a lookup whose row had a
         slot before its batch."""
         with self._lock:

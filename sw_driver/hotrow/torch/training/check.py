@@ -1,17 +1,25 @@
 """Checks of a trainer against another that trains on the same batches."""
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import nn
 from torch.nn.functional import elu
 
+from ...traces.trace import Samples
+from .collection_trainer import CollectionTrainer
+from .trainer import Snapshot, StepResult, Trainer
+
 RELATIVE, ABSOLUTE = 1e-6, 1e-7  # a value agrees within RELATIVE * abs(reference) + ABSOLUTE
 OF_STEP = 1e-5  # and this share of the step: gradients are sums, rounded in another order
+R = TypeVar("R")
 _LARGEST = torch.finfo(torch.float32).max
 
 
-def excess(value, reference, change=0.0):
+def excess(value: torch.Tensor, reference: torch.Tensor,
+           change: torch.Tensor | float = 0.0) -> float:
     """Largest difference in units of the limit: a float, at most 1 where all values agree.
 
     A value that is not a number agrees with nothing, and counts as the largest fp32 number.
@@ -25,7 +33,7 @@ def excess(value, reference, change=0.0):
     """
     if not value.numel():
         return 0.0
-    limit = reference.abs() * RELATIVE + ABSOLUTE + abs(change) * OF_STEP
+    limit = reference.abs() * RELATIVE + ABSOLUTE + torch.as_tensor(change).abs() * OF_STEP
     difference = (value - reference).abs() / limit
     return float(difference.nan_to_num(nan=_LARGEST, posinf=_LARGEST).max())
 
@@ -55,15 +63,15 @@ class StepCheck:
         Largest difference so far, in units of the limit.
     """
 
-    def __init__(self, trainer, reference):
+    def __init__(self, trainer: CollectionTrainer, reference: Trainer):
         self.trainer, self.reference = trainer, reference
         self.max_difference = 0.0
 
     @property
-    def held(self):
+    def held(self) -> bool:
         return self.max_difference <= 1.0
 
-    def step(self, samples):
+    def step(self, samples: Samples) -> StepResult:
         """Check one batch; afterwards the reference has trained on it and the trainer has not.
 
         Returns
@@ -84,19 +92,20 @@ class StepCheck:
         self.reference.load(rows, start)
         return self.reference.step(samples)
 
-    def compare(self, result, expected):
+    def compare(self, result: StepResult, expected: StepResult) -> None:
         """Compare the StepResults of a free step; after `step` nothing remains to compare."""
 
-    def move(self, action):
+    def move(self, action: Callable[[], R]) -> R:
         """Call `action`, which moves rows to slots and back, and check that no bit of any changes.
 
         A difference counts as the largest fp32 number. Returns the action's result.
         """
-        trainer = self.trainer
-        before = trainer.storage.resident
+        trainer, storage = self.trainer, self.trainer.storage
+        assert storage is not None  # mode resident moves no rows
+        before = storage.resident
         values = trainer.read_rows(before)
         result = action()
-        after = trainer.storage.resident
+        after = storage.resident
         arrived = after[~torch.isin(after, before)]
         # A row's values in its table do not change while it is in a slot.
         same = _same_bits(values, trainer.read_rows(before)) and _same_bits(
@@ -109,24 +118,24 @@ class StepCheck:
 class BitCheck:
     """Compares predictions with those of mode resident, to the bit; `held` while they agree."""
 
-    def __init__(self, reference):
+    def __init__(self, reference: Trainer):
         self.reference, self.held = reference, True
 
     @property
-    def max_difference(self):
+    def max_difference(self) -> float:
         return 0.0 if self.held else float("inf")
 
-    def step(self, samples):
+    def step(self, samples: Samples) -> StepResult:
         """Let the reference train on a batch: its StepResult."""
         return self.reference.step(samples)
 
-    def compare(self, result, expected):
+    def compare(self, result: StepResult, expected: StepResult) -> None:
         """Compare the trainer's StepResult with the reference's."""
         self.held &= bool((result.logits == expected.logits).all())
 
 
 @contextmanager
-def _without_kinks(model):
+def _without_kinks(model: nn.Module) -> Iterator[None]:
     """Let each `nn.ReLU` of a model compute an ELU, whose derivative is continuous."""
     hooks = [module.register_forward_hook(lambda _, inputs, __: elu(*inputs))
              for module in model.modules() if isinstance(module, nn.ReLU)]
@@ -137,15 +146,18 @@ def _without_kinks(model):
             hook.remove()
 
 
-def _same_bits(values, others):
-    return all(one is None or torch.equal(one.view(torch.int32), other.view(torch.int32))
+def _same_bits(values: Iterable[torch.Tensor | None],
+               others: Iterable[torch.Tensor | None]) -> bool:
+    return all(one is other if one is None or other is None else
+               torch.equal(one.view(torch.int32), other.view(torch.int32))
                for one, other in zip(values, others, strict=True))
 
 
-def _differences(start, got, expected):
+def _differences(start: Snapshot, got: Snapshot, expected: Snapshot) -> Iterator[float]:
     changes = (expected.weights - start.weights).abs().amax(dim=1, keepdim=True)
     yield excess(got.weights, expected.weights, changes)
     if expected.state is not None:
+        assert got.state is not None and start.state is not None
         yield excess(got.state, expected.state, expected.state - start.state)
     for before, value, reference in zip(start.dense, got.dense, expected.dense, strict=True):
         yield excess(value, reference, (reference - before).abs().max())

@@ -1,16 +1,18 @@
 """`hotrow train`; PyTorch is loaded only when it runs."""
 
+import argparse
 import os
 from dataclasses import fields
 
 from ...command import options as shared
+from ...command.cli import Subparsers
 from ...command.options import HotBudget, natural, positive, rate
 from ...memory.transport import find_transport
 from ..store.placement_policy import POLICIES
 from .options import CACHED, COLD, MODES, OPTIMIZERS, TrainOptions
 
 
-def train(subparsers):
+def train(subparsers: Subparsers) -> None:
     """Add `hotrow train`."""
     parser = subparsers.add_parser(
         "train", help="train a DLRM on a click log, checked against plain PyTorch",
@@ -21,7 +23,7 @@ def train(subparsers):
     parser.set_defaults(run=_run)
 
 
-def add_options(parser, default):
+def add_options(parser: argparse.ArgumentParser, default: TrainOptions) -> None:
     """Add the options of a training run, with the defaults of a TrainOptions."""
     add = parser.add_argument
     shared.add_trace(parser, default.trace or None, required=not default.trace)
@@ -76,7 +78,7 @@ def add_options(parser, default):
     shared.add_json(parser)
 
 
-def _run(arguments):
+def _run(arguments: argparse.Namespace) -> int:
     # Before PyTorch is loaded: its threads then sleep at a barrier. Spinning threads take ten times
     # as long on cores that they share, with the simulated device for example.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -1,15 +1,24 @@
 """A model on a `HotEmbeddingBagCollection`, in any of its modes."""
 
+from typing import Any
+
 import numpy as np
 import torch
+from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from ...device import Device
+from ...traces.trace import Samples
 from ..collection.collection import HotEmbeddingBagCollection
 from ..features.bags import Bags
 from ..features.configs import TableConfig, TableGroup
 from ..memory.rows import Rows
+from ..memory.slots import SlotStorage
+from ..memory.tables import EmbeddingTables
+from ..optim.rules import Rule
 from ..pipeline.micro_batch import backward, refuse_batch_coupled
 from ..store.cached import CachedStore
+from ..store.placement_policy import HotlinePolicy
 from .trainer import StepResult, Trainer
 
 
@@ -43,7 +52,8 @@ class CollectionTrainer(Trainer):
         In mode hotline, a layer that couples the samples of a batch.
     """
 
-    def __init__(self, model, tables, optimizer, device=None, mode="resident", **options):
+    def __init__(self, model: nn.Module, tables: EmbeddingTables, optimizer: Rule,
+                 device: Device | None = None, mode: str = "resident", **options: Any):
         super().__init__(model, tables, optimizer)
         if mode == "hotline":
             refuse_batch_coupled(model)
@@ -55,14 +65,14 @@ class CollectionTrainer(Trainer):
         store = self.collection.store
         self.cache = store if isinstance(store, CachedStore) else None
         self.most_bytes, self.counting = 0, True
-        self._counted = {}
+        self._counted: dict[str, int] = {}
 
     @property
-    def storage(self):
+    def storage(self) -> SlotStorage | None:
         """The slots: SlotStorage, or None in mode resident."""
-        return self.cache and self.cache.storages[0]
+        return None if self.cache is None else self.cache.storages[0]
 
-    def bags(self, samples):
+    def bags(self, samples: Samples) -> Bags:
         """Lookups of samples: Bags."""
         tables, ids = tuple(range(self.tables.count)), samples.ids
         # PyTorch indexes with signed integers; those of 32 bits halve what the device reads.
@@ -74,11 +84,11 @@ class CollectionTrainer(Trainer):
         return Bags(tables, torch.from_numpy(ids[order]),
                     torch.from_numpy(samples.lengths.T.astype(np.int64).ravel()))
 
-    def observe(self, samples):
+    def observe(self, samples: Samples) -> None:
         """Let the device count the lookups of samples."""
         self.collection.observe(self.bags(samples))
 
-    def learn(self, limit=None, decay=0):
+    def learn(self, limit: int | None = None, decay: int = 0) -> int:
         """Give the most accessed rows their slots; arguments as in the collection's `learn`.
 
         Returns
@@ -86,21 +96,24 @@ class CollectionTrainer(Trainer):
         int
             Rows that did not have a slot before.
         """
-        before = self.storage.resident
+        storage = self.storage
+        assert storage is not None  # mode resident has nothing to learn
+        before = storage.resident
         self.collection.learn(limit=limit, decay=decay)
-        return int((~torch.isin(self.storage.resident, before)).sum())
+        return int((~torch.isin(storage.resident, before)).sum())
 
-    def prefetch(self, samples):
+    def prefetch(self, samples: Samples) -> None:
         """Begin to fetch the rows of samples; `step` takes batches in the order of these calls."""
         self.collection.prefetch(self.bags(samples))
 
-    def step(self, samples):
+    def step(self, samples: Samples) -> StepResult:
         collection, bags = self.collection, self.bags(samples)
         logits = torch.empty(len(samples))
 
-        def loss(part):
+        def loss(part: tuple[torch.Tensor, Bags, torch.Tensor, torch.Tensor]) -> torch.Tensor:
             dense, here, label, at = part
-            predicted = self.model(dense, torch.stack(collection.lookup(here), dim=1))
+            predicted = self.model(dense, torch.stack(collection.lookups.by_feature(
+                here, collection.training, collection.rows), dim=1))
             logits[at] = predicted.detach()
             return binary_cross_entropy_with_logits(predicted, label)
 
@@ -108,15 +121,16 @@ class CollectionTrainer(Trainer):
                  torch.arange(len(samples)))
         self.model.zero_grad()
         if len(bags.ids):
-            if self.cache and collection.mode == "hotline" and not collection.store.waiting:
-                self.cache.policy.counting = self.counting
+            policy = self.cache and self.cache.policy
+            if isinstance(policy, HotlinePolicy) and not collection.store.waiting:
+                policy.counting = self.counting
                 collection.prefetch(bags)
             backward(collection, batch, loss)
         else:
             loss(batch).backward()
         memory = collection.memory
         memory.pop("metadata_bits_per_slot", None)
-        self.most_bytes = max(self.most_bytes, sum(memory.values()))
+        self.most_bytes = max(self.most_bytes, int(sum(memory.values())))
         self.dense_optimizer.step()
         collection.optimizer.step()
         done = self.counted()
@@ -124,15 +138,15 @@ class CollectionTrainer(Trainer):
                           done.get("popular", 0 if self.storage else len(samples)),
                           done.get("rows_moved", 0), done.get("link_bytes", 0))
 
-    def rehearse(self, samples):
+    def rehearse(self, samples: Samples) -> StepResult:
         counting, self.counting = self.counting, False
         try:
             return self.step(samples)
         finally:
-            self.collection.batches -= 1
+            self.collection.batches.count -= 1
             self.counting = counting
 
-    def counted(self):
+    def counted(self) -> dict[str, int]:
         """Counts of the collection since the last call: dict, empty in mode resident."""
         counts = self.collection.statistics
         if self.cache and self.collection.mode == "hotline":
@@ -140,22 +154,23 @@ class CollectionTrainer(Trainer):
         before, self._counted = self._counted, counts
         return {name: count - before.get(name, 0) for name, count in counts.items()}
 
-    def flush(self):
+    def flush(self) -> None:
         """Bring the tables up to date."""
         self.collection.flush()
 
-    def read_rows(self, rows):
+    def read_rows(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         if self.cache is not None:
             self.cache.device.flush()
         weights, state = super().read_rows(rows)
         if self.storage is not None:
             where, slots = self.storage.find(rows)
-            weights[where] = self.storage.rows.weights[slots]
-            if state is not None:
-                state[where] = self.storage.rows.state[slots]
+            weights[where], here = self.storage.rows.read(slots)
+            if state is not None and here is not None:
+                state[where] = here
         return weights, state
 
-    def write_rows(self, rows, weights, state):
+    def write_rows(self, rows: torch.Tensor, weights: torch.Tensor,
+                   state: torch.Tensor | None) -> None:
         if self.cache is None or self.storage is None:
             super().write_rows(rows, weights, state)
             return
@@ -168,4 +183,4 @@ class CollectionTrainer(Trainer):
         self.storage.dirty[slots] = True
         super().write_rows(rows[cold], *source.read(cold))
         self.cache.device.upload()
-        self.collection.expect_writes()
+        self.collection.lifecycle.expect_writes()

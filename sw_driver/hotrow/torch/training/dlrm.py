@@ -1,5 +1,6 @@
 """DLRM: bottom MLP, dot interaction of all pairs, top MLP (Naumov et al., arXiv 1906.00091)."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import torch
@@ -23,7 +24,7 @@ class DLRM(nn.Module):
         Factor on the width of every hidden layer.
     """
 
-    def __init__(self, dense, tables, dim, scale=1.0):
+    def __init__(self, dense: int, tables: int, dim: int, scale: float = 1.0):
         super().__init__()
         self.bottom = mlp([dense, *_scaled(BOTTOM_WIDTHS, scale), dim]) if dense else None
         vectors = tables + (dense > 0)
@@ -32,7 +33,7 @@ class DLRM(nn.Module):
         interacted = self.pairs.shape[1] + (dim if dense else tables * dim)
         self.top = mlp([interacted, *_scaled(TOP_WIDTHS, scale), 1])[:-1]
 
-    def forward(self, dense, pooled):
+    def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         """float32[B, dense], float32[B, tables, dim] -> float32[B]"""
         if self.bottom is None:
             vectors, passed = pooled, pooled.flatten(1)
@@ -40,10 +41,11 @@ class DLRM(nn.Module):
             passed = self.bottom(dense)
             vectors = torch.cat((passed[:, None], pooled), dim=1)
         products = torch.bmm(vectors, vectors.transpose(1, 2))[:, self.pairs[0], self.pairs[1]]
-        return self.top(torch.cat((passed, products), dim=1)).squeeze(1)
+        logits: torch.Tensor = self.top(torch.cat((passed, products), dim=1))
+        return logits.squeeze(1)
 
 
-def mlp(widths):
+def mlp(widths: Iterable[int]) -> nn.Sequential:
     """Linear layers, each followed by a ReLU; Glorot's normal weights, biases of zero."""
     layers = []
     for inputs, outputs in pairwise(widths):
@@ -54,5 +56,5 @@ def mlp(widths):
     return nn.Sequential(*layers)
 
 
-def _scaled(widths, scale):
+def _scaled(widths: Iterable[int], scale: float) -> list[int]:
     return [max(1, round(width * scale)) for width in widths]

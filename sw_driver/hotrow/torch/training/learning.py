@@ -1,5 +1,9 @@
 """When a run in mode hotline learns which rows are hot."""
 
+from ...traces.trace import Samples
+from .check import StepCheck
+from .collection_trainer import CollectionTrainer
+
 
 class LearningSchedule:
     """Counts the first batches, learns from their counts, and later learns again.
@@ -21,16 +25,17 @@ class LearningSchedule:
         Number of times that rows were learned again, and rows that got a slot thereby.
     """
 
-    def __init__(self, batches, limit, every=0, decay=1):
+    def __init__(self, batches: int, limit: int, every: int = 0, decay: int = 1):
         self.batches, self.limit, self.every, self.decay = batches, limit, every, decay
         self.times = self.replaced = 0
 
-    def due(self, number):
+    def due(self, number: int) -> bool:
         """Whether to learn again before a batch."""
         number -= self.batches
         return self.every > 0 and number > 0 and number % self.every == 0
 
-    def before(self, number, samples, trainer, check):
+    def before(self, number: int, samples: Samples, trainer: CollectionTrainer,
+               check: StepCheck) -> None:
         """Count, learn or do nothing before the step of batch `number`; `check` the rows moved."""
         if number < self.batches:
             trainer.observe(samples)

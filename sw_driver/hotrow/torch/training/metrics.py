@@ -1,9 +1,10 @@
 """Figures of merit of predicted clicks."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def auc(label, score):
+def auc(label: ArrayLike, score: ArrayLike) -> float | None:
     """Area under the ROC curve, by ranks; tied scores share their mean rank.
 
     Parameters
@@ -27,7 +28,7 @@ def auc(label, score):
     return float(above / (positive * negative))
 
 
-def log_loss(label, logit):
+def log_loss(label: ArrayLike, logit: ArrayLike) -> float:
     """Mean negative log-likelihood of 0/1 labels, from logits: float."""
     label, logit = np.asarray(label, np.float64), np.asarray(logit, np.float64)
     return float(np.mean(np.logaddexp(0.0, logit) - label * logit))

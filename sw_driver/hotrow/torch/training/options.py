@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ...command.options import DEFAULT_PRESET, HotBudget
 from ...contract.errors import Error
-from ...traces import open_trace
+from ...traces import Trace, open_trace
 
 MODES = ("hotline", "resident", "scratchpipe", "freqcache")
 CACHED = ("scratchpipe", "freqcache")  # a planner gives slots to the rows of coming batches
@@ -50,10 +50,10 @@ class TrainOptions:
     timeline: str | None = None
 
     @property
-    def row_bytes(self):
+    def row_bytes(self) -> int:
         return 4 * self.dim
 
-    def open_trace(self):
+    def open_trace(self) -> Trace:
         """Open the trace, and check that the options fit it.
 
         Raises
@@ -83,12 +83,12 @@ class TrainOptions:
                         f"gives 1 batch of {self.batch_size}: lower --batch-size")
         return trace
 
-    def epoch_batches(self, trace):
+    def epoch_batches(self, trace: Trace) -> int:
         """Batches of one epoch."""
         here = trace.batch_count(self.batch_size)
         if here is None:
             return self.batches or GENERATED_BATCHES
         return min(self.batches or here, here)
 
-    def total_batches(self, trace):
+    def total_batches(self, trace: Trace) -> int:
         return self.epochs * self.epoch_batches(trace)

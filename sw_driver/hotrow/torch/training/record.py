@@ -1,10 +1,14 @@
 """Sums over a training run, and the figures of its report."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...device import Device
 from .metrics import auc, log_loss
+from .trainer import StepResult
 
 
 class Predictions:
@@ -15,17 +19,20 @@ class Predictions:
     label, logit, reference : list of float32[B], one per batch
     """
 
-    def __init__(self):
-        self.label, self.logit, self.reference = [], [], []
+    def __init__(self) -> None:
+        self.label: list[NDArray[np.float32]] = []
+        self.logit: list[NDArray[np.float32]] = []
+        self.reference: list[NDArray[np.float32]] = []
 
-    def add(self, label, logit, reference):
+    def add(self, label: NDArray[np.float32], logit: NDArray[np.float32],
+            reference: NDArray[np.float32]) -> None:
         self.label.append(label)
         self.logit.append(logit)
         self.reference.append(reference)
 
-    def score(self, first, last=None):
-        """Loss and AUC over batches `first` to `last`: dict, by the names of the report."""
-        label, logit, reference = (np.concatenate(column[first:last]) for column in (
+    def score(self, first: int) -> dict[str, float | None]:
+        """Loss and AUC over the batches from `first` on: dict, by the names of the report."""
+        label, logit, reference = (np.concatenate(column[first:]) for column in (
             self.label, self.logit, self.reference))
         return {"loss": log_loss(label, logit), "loss_reference": log_loss(label, reference),
                 "auc": auc(label, logit), "auc_reference": auc(label, reference)}
@@ -34,11 +41,11 @@ class Predictions:
 class Traffic:
     """Sums of hits, popular samples and the traffic of the link."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.samples = self.lookups = self.hits = self.popular = 0
         self.rows_moved = self.link_bytes = 0
 
-    def add(self, result, scored):
+    def add(self, result: StepResult, scored: bool) -> None:
         """Add a StepResult; rates cover the `scored` steps only."""
         if scored:
             self.samples += len(result.logits)
@@ -47,12 +54,12 @@ class Traffic:
             self.popular += result.popular
         self.carry(result.rows_moved, result.link_bytes)
 
-    def carry(self, rows, link_bytes):
+    def carry(self, rows: int, link_bytes: int) -> None:
         """Add traffic between steps."""
         self.rows_moved += rows
         self.link_bytes += link_bytes
 
-    def figures(self):
+    def figures(self) -> dict[str, float | None]:
         return {"hit_rate": self.hits / self.lookups if self.lookups else None,
                 "popular_fraction": self.popular / self.samples if self.samples else None,
                 "rows_moved": self.rows_moved, "link_bytes": self.link_bytes}
@@ -67,22 +74,22 @@ class CycleMeter:
         Its statistics come from completions, and so from the card's own cycle counter.
     """
 
-    def __init__(self, device):
+    def __init__(self, device: Device):
         self._device = device
         self.commands: Counter[str] = Counter()
         self.cycles: Counter[str] = Counter()
 
-    def __enter__(self):
+    def __enter__(self) -> "CycleMeter":
         self._before = self._device.statistics
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         for name, (commands, cycles) in self._device.statistics.items():
             before = self._before.get(name, (0, 0))
             self.commands[name] += commands - before[0]
             self.cycles[name] += cycles - before[1]
 
-    def figures(self, batches):
+    def figures(self, batches: int) -> dict[str, Any]:
         """Cycles of all commands and by command, cycles of waits for events, projected time."""
         clock_mhz = self._device.geometry.clock_mhz
         total = self.cycles.total()

@@ -1,10 +1,14 @@
 """The plain reference: nn.EmbeddingBag and torch.optim on whole tables in memory."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from ..optim.rules import SGD
+from ...traces.trace import Samples
+from ..memory.tables import EmbeddingTables
+from ..optim.rules import RowwiseAdagrad, Rule
 from .trainer import StepResult, Trainer
 
 
@@ -16,7 +20,7 @@ class ReferenceTrainer(Trainer):
     of duplicates to a hot row one by one would round as often.
     """
 
-    def __init__(self, model, tables, optimizer):
+    def __init__(self, model: nn.Module, tables: EmbeddingTables, optimizer: Rule):
         super().__init__(model, tables, optimizer)
         views = [tables.table(number) for number in range(tables.count)]
         self.bags = [
@@ -25,7 +29,7 @@ class ReferenceTrainer(Trainer):
         self.states = [state for _, state in views]
         self.sparse_optimizer = torch.optim.SGD([bag.weight for bag in self.bags], optimizer.lr)
 
-    def step(self, samples):
+    def step(self, samples: Samples) -> StepResult:
         pooled = [bag(*bags) for bag, bags in zip(self.bags, _columns(samples), strict=True)]
         logits = self.model(torch.from_numpy(samples.dense), torch.stack(pooled, dim=1))
         loss = binary_cross_entropy_with_logits(logits, torch.from_numpy(samples.label))
@@ -36,23 +40,26 @@ class ReferenceTrainer(Trainer):
             assert bag.weight.grad is not None, "every table is looked up"
             bag.weight.grad = bag.weight.grad.coalesce()
         self.dense_optimizer.step()
-        if isinstance(self.optimizer, SGD):
-            self.sparse_optimizer.step()
-        else:
+        if isinstance(self.optimizer, RowwiseAdagrad):
             for bag, state in zip(self.bags, self.states, strict=True):
-                self._rowwise_adagrad(bag.weight, state)
+                _rowwise_adagrad(bag.weight, state, self.optimizer)
+        else:
+            self.sparse_optimizer.step()
         lookups = samples.ids.size
         return StepResult(logits.detach().numpy(), lookups, lookups, len(samples))
 
-    @torch.no_grad()
-    def _rowwise_adagrad(self, weight, state):
-        rows, gradient = weight.grad.indices()[0], weight.grad.values()
-        state[rows] += gradient.square().mean(dim=1)
-        scale = state[rows].sqrt() + self.optimizer.eps
-        weight[rows] -= self.optimizer.lr / scale[:, None] * gradient
+
+@torch.no_grad()
+def _rowwise_adagrad(weight: torch.Tensor, state: torch.Tensor | None,
+                     rule: RowwiseAdagrad) -> None:
+    assert weight.grad is not None and state is not None
+    rows, gradient = weight.grad.indices()[0], weight.grad.values()
+    state[rows] += gradient.square().mean(dim=1)
+    scale = state[rows].sqrt() + rule.eps
+    weight[rows] -= rule.lr / scale[:, None] * gradient
 
 
-def _columns(samples):
+def _columns(samples: Samples) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """(ids int64[n], offsets int64[B]) of each column, as nn.EmbeddingBag takes them."""
     if samples.lengths is None:
         offsets = torch.arange(len(samples))

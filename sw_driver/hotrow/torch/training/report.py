@@ -1,12 +1,15 @@
 """The result of a training run as tables on standard output."""
 
+from typing import Any
+
+from rich.console import Console
 from rich.table import Table
 
 from ...command.terminal import console as standard_output
 from .check import ABSOLUTE, OF_STEP, RELATIVE
 
 
-def print_tables(result):
+def print_tables(result: dict[str, Any]) -> None:
     """Print a result as tables."""
     console = standard_output()
     source = "SYNTHETIC (generated, with a planted signal)" if result["synthetic"] else "recorded"
@@ -28,26 +31,26 @@ def print_tables(result):
     console.print(_verdict(result))
 
 
-def _title(result):
+def _title(result: dict[str, Any]) -> str:
     if result["mode"] != "hotline":
         return f"{result['slots']:,} slots, policy {result['policy']}"
     return (f"Hot rows, learned on the first {result['learning_batches']} batches, rated on the "
             f"others")
 
 
-def _section(console, title, table):
+def _section(console: Console, title: str, table: Table) -> None:
     console.print(f"\n[bold]{title}[/]")
     console.print(table)
 
 
-def _grid(*columns):
+def _grid(*columns: str) -> Table:
     table = Table(show_header=any(columns))
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left")
     return table
 
 
-def _quality(result):
+def _quality(result: dict[str, Any]) -> Table:
     table = _grid("", "log loss", "AUC")
     beside = "nn.EmbeddingBag" if result["max_row_difference"] is not None else "resident"
     for name, suffix in ((result["mode"], ""), (beside, "_reference")):
@@ -57,7 +60,7 @@ def _quality(result):
     return table
 
 
-def _rates(result):
+def _rates(result: dict[str, Any]) -> Table:
     table = _grid("", "")
     if result["mode"] == "hotline":
         table.add_row("rows in slots", f"{result['hot_rows']:,}")
@@ -77,7 +80,7 @@ def _rates(result):
     return table
 
 
-def _cycles(result):
+def _cycles(result: dict[str, Any]) -> Table:
     table = _grid("command", "commands", "cycles", "per command", "per batch")
     for name, entry in result["device_commands"].items():
         table.add_row(name, f"{entry['commands']:,}", f"{entry['cycles']:,}",
@@ -88,13 +91,13 @@ def _cycles(result):
     return table
 
 
-def _projection(result):
+def _projection(result: dict[str, Any]) -> str:
     milliseconds = result["seconds_at_clock"] * 1e3
     return (f"Projected, not measured: {milliseconds:,.1f} ms at the card's {result['clock_mhz']} "
             f"MHz with one command at a time, {milliseconds / result['batches']:,.3f} ms per batch")
 
 
-def _verdict(result):
+def _verdict(result: dict[str, Any]) -> str:
     colour, word = ("green", "held") if result["check_held"] else ("red", "FAILED")
     if result["max_row_difference"] is None:
         return (f"\n[bold {colour}]check {word}[/]: every prediction, and at the end every row and "

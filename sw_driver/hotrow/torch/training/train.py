@@ -3,23 +3,29 @@
 import copy
 import math
 import time
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
 
 import torch
+from torch import nn
 
 from ... import device as driver
 from ...command.limits import check_batch, check_memory, check_writable
+from ...command.terminal import Steps
 from ...contract.errors import Error
+from ...device import Device
 from ...timeline import Timeline
+from ...traces.trace import Samples, Trace
 from ..memory.tables import EmbeddingTables
 from ..optim.rules import OPTIMIZERS
 from ..pipeline.checkpoint import Checkpoint
-from ..store.placement_policy import share_of
+from ..store.placement_policy import LookAheadPolicy, share_of
 from .check import BitCheck, StepCheck
 from .collection_trainer import CollectionTrainer
 from .dlrm import DLRM
 from .learning import LearningSchedule
-from .options import CACHED
+from .options import CACHED, TrainOptions
 from .record import NO_DEVICE, CycleMeter, Predictions, Traffic
 from .reference import ReferenceTrainer
 
@@ -27,7 +33,7 @@ LEARNING_SHARE = 0.05  # of all batches, in which the device counts which rows a
 _KEPT = ("trace", "optimizer", "batch_size", "dim", "mlp_scale", "lr", "seed")  # of a checkpoint
 
 
-def train(options, steps, trace=None):
+def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> dict[str, Any]:
     """Run.
 
     The mode and its reference start from one model and one set of tables. In modes hotline and
@@ -75,7 +81,8 @@ def train(options, steps, trace=None):
 
 
 class _Run:
-    def __init__(self, options, trace, device, steps, timeline=None):
+    def __init__(self, options: TrainOptions, trace: Trace, device: Device | None, steps: Steps,
+                 timeline: Timeline | None = None):
         self.options, self.trace, self.device, self.steps = options, trace, device, steps
         self.cached, self.timeline = options.mode in CACHED, timeline
         self.total, self.first = options.total_batches(trace), 0
@@ -88,17 +95,18 @@ class _Run:
         torch.manual_seed(options.seed)
         model = DLRM(trace.dense_columns, tables.count, options.dim, options.mlp_scale)
         if options.resume:
-            self._resume(model, tables)
+            self._resume(options.resume, model, tables)
         twins = copy.deepcopy(model), tables.copy(), rule
         self.trainer = CollectionTrainer(model, tables, rule, device, options.mode, **chosen)
         self.reference = CollectionTrainer(*twins) if self.cached else ReferenceTrainer(*twins)
         self.check = (BitCheck(self.reference) if self.cached
                       else StepCheck(self.trainer, self.reference))
         self.meter = CycleMeter(device) if device else None
-        self.predictions, self.traffic, self.history = Predictions(), Traffic(), []
+        self.predictions, self.traffic = Predictions(), Traffic()
+        self.history: list[dict[str, Any]] = []
         self.warmed = 0
 
-    def _mode_options(self, slots):
+    def _mode_options(self, slots: int) -> dict[str, Any]:
         """Options of the collection for the mode."""
         options, budget = self.options, self.options.hot_budget
         if not self.cached:
@@ -112,7 +120,7 @@ class _Run:
         return {"policy": options.policy, "share": share, "depth": options.depth,
                 "look_ahead": options.look_ahead, "workers": options.workers}
 
-    def go(self):
+    def go(self) -> dict[str, Any]:
         """Train, check and report: dict."""
         started = time.monotonic()
         # Stages may run on threads at any time, while a check takes steps that do not count.
@@ -126,14 +134,14 @@ class _Run:
         self._carry()
         seconds = time.monotonic() - started
         if self.options.checkpoint:
-            self._save(self.total)
+            self._save(self.options.checkpoint, self.total)
         return self._report(seconds)
 
-    def _train(self, meter):
+    def _train(self, meter: AbstractContextManager[object]) -> None:
         options, trainer, check = self.options, self.trainer, self.check
         advance = self.steps.begin("training", self.total - self.first)
         for number, samples in self._batches():
-            if options.mode == "hotline":
+            if options.mode == "hotline" and isinstance(check, StepCheck):
                 with meter:
                     self.schedule.before(number, samples, trainer, check)
                 self._carry()
@@ -142,6 +150,7 @@ class _Run:
                 result = trainer.step(samples)
             check.compare(result, expected)
             self.traffic.add(result, scored=number >= self.schedule.batches)
+            assert samples.label is not None  # `TrainOptions.open_trace` refuses such a trace
             self.predictions.add(samples.label, result.logits, expected.logits)
             done = number + 1
             if options.eval_every and done % options.eval_every == 0:
@@ -149,17 +158,17 @@ class _Run:
                 self.history.append({"batch": done, **self.predictions.score(
                     max(0, here - options.eval_every))})
             if options.checkpoint and done % options.checkpoint_every == 0:
-                self._save(done)
+                self._save(options.checkpoint, done)
             advance(_note(check.max_difference, self.history))
 
-    def _drawn(self, number):
+    def _drawn(self, number: int) -> AbstractContextManager[None]:
         """The step of a batch as a slice of the timeline."""
         if self.timeline is None:
             return nullcontext()
         workers = 1 if self.options.mode == "hotline" else self.options.workers
         return self.timeline.step(f"batch {number}", overlapped=bool(workers))
 
-    def _batches(self):
+    def _batches(self) -> Iterator[tuple[int, Samples]]:
         """Number and samples of each batch; in cached modes the coming ones are prefetched."""
         epoch, size = self.options.epoch_batches(self.trace), self.options.batch_size
         if not self.cached:
@@ -177,19 +186,19 @@ class _Run:
                 announced += 1
             yield number, coming.pop(number)
 
-    def _warm_up(self):
+    def _warm_up(self) -> None:
         """Mode freqcache counts the first batches, and gives the most accessed rows their slots."""
         epoch = self.options.epoch_batches(self.trace)
         for number in range(max(1, int(LEARNING_SHARE * self.total))):
             self.trainer.observe(self.trace.batch(number % epoch, self.options.batch_size))
         self.warmed = self.trainer.collection.learn()
 
-    def _carry(self):
+    def _carry(self) -> None:
         """Add to the traffic what crossed the link since the last step."""
         done = self.trainer.counted()
         self.traffic.carry(done.get("rows_moved", 0), done.get("link_bytes", 0))
 
-    def _report(self, seconds):
+    def _report(self, seconds: float) -> dict[str, Any]:
         options, trace, device = self.options, self.trace, self.device
         self.steps.begin("hashing the tables")
         digest, held, equal = self.trainer.tables.sha256(), self.check.held, None
@@ -212,13 +221,13 @@ class _Run:
             "max_row_difference": None if self.cached else self.check.max_difference,
             "check_held": held, "table_sha256": digest, "table_hash_equal": equal,
             **self.traffic.figures(),
-            **(self._cached_figures(self.trainer.cache) if self.cached
+            **(self._cached_figures() if self.cached
                else self._hotline_figures()),
             **(self.meter.figures(self.total - self.first) if self.meter else NO_DEVICE),
             "host_seconds": seconds,
         }
 
-    def _hotline_figures(self):
+    def _hotline_figures(self) -> dict[str, Any]:
         options, storage = self.options, self.trainer.storage
         return {
             "relearn_every": options.relearn_every, "relearn_decay": options.relearn_decay,
@@ -228,7 +237,9 @@ class _Run:
             "relearned": self.schedule.times, "rows_replaced": self.schedule.replaced,
         }
 
-    def _cached_figures(self, cache):
+    def _cached_figures(self) -> dict[str, Any]:
+        cache = self.trainer.cache
+        assert cache is not None and isinstance(cache.policy, LookAheadPolicy)
         options, collection = self.options, self.trainer.collection
         figures, memory = collection.statistics, collection.memory
         return {
@@ -244,16 +255,15 @@ class _Run:
 
     # Checkpoints, in cached modes.
 
-    def _save(self, batch):
+    def _save(self, path: str, batch: int) -> None:
         self.trainer.flush()
         rows = self.trainer.tables.rows
-        Checkpoint(self.options.checkpoint).save(
+        Checkpoint(path).save(
             batch=batch, settings=_settings(self.options), model=self.trainer.model.state_dict(),
             rows=rows.array, side=rows.side, random=torch.get_rng_state())
 
-    def _resume(self, model, tables):
-        path, kept = self.options.resume, Checkpoint(self.options.resume).load()
-        ours = _settings(self.options)
+    def _resume(self, path: str, model: nn.Module, tables: EmbeddingTables) -> None:
+        kept, ours = Checkpoint(path).load(), _settings(self.options)
         for name, value in kept["settings"].items():
             if value != ours[name]:
                 raise Error(f"{path} was trained with --{name.replace('_', '-')} {value}, not "
@@ -266,13 +276,13 @@ class _Run:
             raise Error(f"{path} holds {len(kept['rows'])} rows, and this trace needs "
                         f"{len(tables.rows)}")
         tables.rows.array.copy_(kept["rows"])
-        if kept["side"] is not None:
+        if tables.rows.side is not None:
             tables.rows.side.copy_(kept["side"])
         torch.set_rng_state(kept["random"])
         self.first = kept["batch"]
 
 
-def _note(difference, history):
+def _note(difference: float, history: list[dict[str, Any]]) -> str:
     """The check's figure and the latest evaluation, beside the progress bar."""
     note = f"check {difference:.2g} of its limit"
     if history:
@@ -281,5 +291,5 @@ def _note(difference, history):
     return note
 
 
-def _settings(options):
+def _settings(options: TrainOptions) -> dict[str, Any]:
     return {name: getattr(options, name) for name in _KEPT}

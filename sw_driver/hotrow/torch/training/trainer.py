@@ -5,13 +5,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ...traces.trace import Samples
+from ..memory.tables import EmbeddingTables
+from ..optim.rules import Rule
 
 
 @dataclass(frozen=True)
 class StepResult:
     """One training step."""
 
-    logits: np.ndarray  # float32[B]: predictions before the update
+    logits: NDArray[np.float32]  # [B]: predictions before the update
     lookups: int
     hits: int  # lookups whose row was in the trainer's memory
     popular: int = 0  # samples all of whose lookups hit, in mode hotline
@@ -41,33 +47,34 @@ class Trainer(ABC):
         Of the tables. The dense part trains with `torch.optim.SGD` at the same rate.
     """
 
-    def __init__(self, model, tables, optimizer):
+    def __init__(self, model: nn.Module, tables: EmbeddingTables, optimizer: Rule):
         self.model, self.tables, self.optimizer = model, tables, optimizer
         self.dense_optimizer = torch.optim.SGD(model.parameters(), optimizer.lr)
 
     @abstractmethod
-    def step(self, samples) -> StepResult:
+    def step(self, samples: Samples) -> StepResult:
         """Train on one batch."""
 
-    def rehearse(self, samples) -> StepResult:
+    def rehearse(self, samples: Samples) -> StepResult:
         """Take a step that the caller will undo: it trains as `step` does, and counts nothing."""
         return self.step(samples)
 
-    def read_rows(self, rows) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def read_rows(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Contents of flat rows int64[u]: (weights float32[u, D], state float32[u] or None)."""
         return self.tables.rows.read(rows)
 
-    def write_rows(self, rows, weights, state):
+    def write_rows(self, rows: torch.Tensor, weights: torch.Tensor,
+                   state: torch.Tensor | None) -> None:
         """Set the contents of flat rows int64[u]."""
         self.tables.rows.write(rows, weights, state)
 
-    def capture(self, rows) -> Snapshot:
+    def capture(self, rows: torch.Tensor) -> Snapshot:
         """State of flat rows int64[u] and of the dense part."""
         dense = [parameter.detach().clone() for parameter in self.model.parameters()]
         weights, state = self.read_rows(rows)
         return Snapshot(weights, state, dense)
 
-    def load(self, rows, snapshot):
+    def load(self, rows: torch.Tensor, snapshot: Snapshot) -> None:
         """Return flat rows and the dense part to a captured state."""
         self.write_rows(rows, snapshot.weights, snapshot.state)
         with torch.no_grad():

@@ -14,11 +14,11 @@ class AddressRanges:
         Bytes of the memory; `base` a multiple of 64.
     """
 
-    def __init__(self, base, size):
+    def __init__(self, base: int, size: int):
         self._base, self._end = base, base + size
         self._used: list[tuple[int, int]] = []  # (first, end), sorted
 
-    def place(self, host, size) -> int:
+    def place(self, host: int, size: int) -> int:
         """Address for `size` bytes, congruent to the host address `host` modulo 64.
 
         Raises
@@ -38,7 +38,7 @@ class AddressRanges:
         insort(self._used, (start + shift, start + shift + size))
         return start + shift
 
-    def release(self, address) -> None:
+    def release(self, address: int) -> None:
         """Free the range at an address that `place` returned."""
         at = [first for first, _ in self._used].index(address)
         del self._used[at]

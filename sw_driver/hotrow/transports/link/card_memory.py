@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...contract.errors import HostWriteError, TransportError
 from ...contract.generated import LARGEST_PAYLOAD, LinkStatus, Operation
@@ -23,6 +24,7 @@ from .address_ranges import AddressRanges
 from .session import Request, Session, expect
 
 Owner: TypeAlias = Literal["both", "card", "driver"]
+Octets: TypeAlias = NDArray[np.uint8]
 _WORD = 4  # bytes: the granularity of writes of either side
 _NEAR = 64  # unchanged bytes that may be sent to save a frame, while the card is idle
 T = TypeVar("T")
@@ -45,7 +47,7 @@ class MemoryAccess:
         self._session = session
         self.sent = self.fetched = 0
 
-    def write(self, address: int, octets: np.ndarray) -> list[Request]:
+    def write(self, address: int, octets: Octets) -> list[Request]:
         """Begin to write uint8[n]; `finish` waits."""
         self.sent += octets.size
         return [self._session.request(Operation.WRITE_MEMORY, address + at,
@@ -57,7 +59,7 @@ class MemoryAccess:
         for request in requests:
             expect(request.result(), "a write of its memory")
 
-    def read(self, spans: Iterable[tuple[T, int, int]]) -> Iterator[tuple[T, int, np.ndarray]]:
+    def read(self, spans: Iterable[tuple[T, int, int]]) -> Iterator[tuple[T, int, Octets]]:
         """Read (what, address, size) spans: (what, address, uint8[n]) of each part, in order."""
         requests = [(what, at, self._session.request(
             Operation.READ_MEMORY, at, min(LARGEST_PAYLOAD, address + size - at)))
@@ -69,7 +71,7 @@ class MemoryAccess:
             self.fetched += found.size
             yield what, at, found
 
-    def take_written(self) -> np.ndarray:
+    def take_written(self) -> NDArray[np.int64]:
         """Sorted numbers of the blocks that the card wrote since the last call: int64[n]."""
         blocks, more = [], True
         while more:
@@ -85,16 +87,21 @@ class MemoryAccess:
 
 @dataclass
 class _Array:
-    octets: np.ndarray  # uint8[n], the host's memory
+    octets: Octets  # the host's memory
     writable: bool
     owner: Owner
     written: set[int]  # blocks that the card wrote since the last fetch; of owner "card"
-    held: np.ndarray | None = None  # contents of the card's copy; None before they were sent
+    held: Octets | None = None  # contents of the card's copy; None before they were sent
     uses: int = 1  # attached arrays within it
 
     @property
-    def host(self):
+    def host(self) -> int:
         return self.octets.ctypes.data
+
+
+# Bytes of the card, `held`, the host's, and the first byte in the array.
+_Part: TypeAlias = tuple[Octets, Octets, Octets, int]
+_Piece: TypeAlias = tuple[tuple[_Array, int], int, int]  # ((array, its address), address, bytes)
 
 
 class CardMemory:
@@ -109,7 +116,7 @@ class CardMemory:
     access : MemoryAccess
     """
 
-    def __init__(self, session):
+    def __init__(self, session: Session):
         self.access, card = MemoryAccess(session), session.card
         self._block = 1 << card["block_log2"]
         self._ranges = AddressRanges(card["memory_base"], card["memory_bytes"])
@@ -117,7 +124,7 @@ class CardMemory:
         self._taking = False  # whether the card's answer is lost unless it is noted
         self.access.take_written()  # forget the writes for an earlier host
 
-    def attach(self, octets: np.ndarray, writable: bool = True, owner: Owner = "both") -> int:
+    def attach(self, octets: Octets, writable: bool = True, owner: Owner = "both") -> int:
         """Give a uint8 array a place in the card's memory and return its address.
 
         An array within an attached array lies within its copy, and has its owner: a command reads
@@ -216,7 +223,7 @@ class CardMemory:
         self.access.finish([request for address, array in self._on_card()
                             for request in self._send_changes(address, array, 0)])
 
-    def _fetch_on_card(self, home, adopt):
+    def _fetch_on_card(self, home: int | None, adopt: bool) -> None:
         self._note_written()
         for address, array in self._on_card():
             if home not in (None, address):
@@ -233,12 +240,12 @@ class CardMemory:
             _merge(parts)
             array.written.clear()
 
-    def _on_card(self):
+    def _on_card(self) -> list[tuple[int, _Array]]:
         """(address, array) of each of owner "card" that was sent."""
         return [(address, array) for address, array in self._arrays.items()
                 if array.owner == "card" and array.held is not None]
 
-    def _note_written(self):
+    def _note_written(self) -> None:
         """Note which blocks of arrays the card wrote."""
         interrupted, self._taking = self._taking, True
         blocks = self.access.take_written()
@@ -254,8 +261,8 @@ class CardMemory:
                 array.written.update(blocks[low:high].tolist())
         self._taking = False
 
-    def _pieces(self, address, array):
-        """Spans of the blocks that the card wrote to an array: ((array, its address), ...)."""
+    def _pieces(self, address: int, array: _Array) -> list[_Piece]:
+        """Spans of the blocks that the card wrote to an array."""
         pieces = []
         for first, end in _runs(np.array(sorted(array.written), np.int64)):
             start = max(first * self._block, address)
@@ -263,11 +270,12 @@ class CardMemory:
             pieces.append(((array, address), start, stop - start))
         return pieces
 
-    def _read_parts(self, pieces):
-        """Read pieces: list of (bytes of the card, `held`, the host's, first byte in the array)."""
+    def _read_parts(self, pieces: list[_Piece]) -> list[_Part]:
+        """Read pieces."""
         parts = []
         for (array, home), address, found in self.access.read(pieces):
             at = address - home
+            assert array.held is not None  # it was sent before the card wrote
             held, host = (each[at:at + found.size] for each in (array.held, array.octets))
             # Words that the host has already: an interrupt may have ended a merge.
             alike = ~_words(found != host).repeat(_WORD)[:found.size]
@@ -275,7 +283,7 @@ class CardMemory:
             parts.append((found, held, host, at))
         return parts
 
-    def _send_changes(self, address, array, near):
+    def _send_changes(self, address: int, array: _Array, near: int) -> list[Request]:
         """Requests that send what the host changed in an array."""
         if array.held is None:
             contents = array.octets.copy()
@@ -290,13 +298,13 @@ class CardMemory:
                 array.held[part] = array.octets[part]  # once an interrupt cannot lose them
         return requests
 
-    def _at(self, address):
+    def _at(self, address: int) -> tuple[int, _Array]:
         """The array in whose copy an address lies: (its address, _Array)."""
         return next((home, array) for home, array in self._arrays.items()
                     if 0 <= address - home < array.octets.size)
 
 
-def _merge(parts):
+def _merge(parts: Iterable[_Part]) -> None:
     """Give the host the bytes that differ from the last contents of the card's copy."""
     for found, held, host, _ in parts:
         written = found != held
@@ -304,8 +312,9 @@ def _merge(parts):
         held[written] = found[written]
 
 
-def _changes(array, near=0):
+def _changes(array: _Array, near: int = 0) -> list[tuple[int, int]]:
     """The (first, end) bytes in which an array differs from the card's copy."""
+    assert array.held is not None
     if np.array_equal(array.held, array.octets):
         return []
     words = np.unique(np.flatnonzero(array.held != array.octets) // _WORD)
@@ -313,12 +322,12 @@ def _changes(array, near=0):
             for first, end in _runs(words, near // _WORD)]
 
 
-def _words(octets):
+def _words(octets: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which words have a byte that is set: bool[words]."""
     return np.logical_or.reduceat(octets, np.arange(0, octets.size, _WORD))
 
 
-def _runs(numbers, near=0):
+def _runs(numbers: NDArray[np.int64], near: int = 0) -> list[tuple[int, int]]:
     """(first, end) of each run in sorted numbers; gaps of up to `near` numbers do not end a run."""
     if not len(numbers):
         return []

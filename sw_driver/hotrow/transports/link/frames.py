@@ -43,7 +43,8 @@ class Answer:
     payload: bytes
 
 
-def pack_request(session, sequence, operation, address=0, length=0, payload=b"") -> bytes:
+def pack_request(session: int, sequence: int, operation: int, address: int = 0, length: int = 0,
+                 payload: bytes = b"") -> bytes:
     """One request with its CRC; a payload replaces `length` by its own."""
     body = _HEADER.pack(session, sequence, operation, 0, address, len(payload) or length,
                         0) + payload
@@ -77,7 +78,7 @@ def unpack_answer(frame: bytes) -> Answer:
         raise DamagedFrame(f"a frame has an unknown operation or status: {unknown}") from unknown
 
 
-def unpack_card(payload: bytes) -> dict:
+def unpack_card(payload: bytes) -> dict[str, int]:
     """The description of a card in the answer to a BIND, by name.
 
     Raises

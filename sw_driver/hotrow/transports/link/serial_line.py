@@ -7,7 +7,9 @@ import select
 import termios
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from ...contract.errors import TransportError
 from ...contract.generated import (
@@ -23,6 +25,8 @@ from .transport import LinkTransport
 RATES = {int(name[1:]): getattr(termios, name)
          for name in dir(termios) if name[0] == "B" and name[1:].isdigit() and name != "B0"}
 _SYNC = bytes([SYNC_BYTE]) * 4 + bytes([IDLE_BYTE]) * 2
+A = TypeVar("A")
+R = TypeVar("R")
 _CHUNK = 4096
 _PATIENCE = 0.5
 _LARGEST_BITS = 8 * 1024 * 10  # of the frames of a window and as many answers
@@ -46,7 +50,7 @@ def encode(frame: bytes) -> bytes:
 class Decoder:
     """Separates received bytes into frames."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._begun = b""
 
     def feed(self, received: bytes) -> list[bytes]:
@@ -55,7 +59,7 @@ class Decoder:
         return [_unescape(frame) for frame in whole if frame]
 
 
-def _unescape(frame):
+def _unescape(frame: bytes) -> bytes:
     for byte, escaped in reversed(_ESCAPED.items()):
         frame = frame.replace(escaped, byte)
     return frame
@@ -79,7 +83,7 @@ class SerialLine:
         If the file cannot be opened, is no serial line, or does not support that rate.
     """
 
-    def __init__(self, path, baud, settle=5.0):
+    def __init__(self, path: str, baud: int, settle: float = 5.0):
         if baud not in RATES:
             raise ValueError(f"this system does not support {baud} baud: choose one of "
                              f"{', '.join(map(str, sorted(RATES)))}")
@@ -94,25 +98,25 @@ class SerialLine:
             self.close()
             raise
 
-    def send(self, frame):
+    def send(self, frame: bytes) -> None:
         """Send one frame."""
         self._write(encode(frame))
 
-    def attune(self):
+    def attune(self) -> None:
         """Send the bytes by which the card measures the rate."""
         self._write(_SYNC)
 
-    def receive(self, timeout):
+    def receive(self, timeout: float) -> bytes | None:
         """The next frame, or None after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while not self._frames:
             left = max(0.0, deadline - time.monotonic())
             if not self._ready(select.POLLIN, left):
                 return None
-            self._frames.extend(self._decoder.feed(self._try(os.read, _CHUNK)))
+            self._frames.extend(self._decoder.feed(self._try(os.read, _CHUNK, b"")))
         return self._frames.popleft()
 
-    def close(self):
+    def close(self) -> None:
         """Release the line."""
         if self._file is not None:
             file, self._file = self._file, None
@@ -120,16 +124,16 @@ class SerialLine:
                 fcntl.ioctl(file, termios.TIOCNXCL)
             os.close(file)
 
-    def _write(self, octets):
+    def _write(self, octets: bytes) -> None:
         deadline = time.monotonic() + self._settle
         while octets:
             left = deadline - time.monotonic()
             if left <= 0 or not self._ready(select.POLLOUT, left):
                 raise TransportError(f"{self.name} accepted no byte for {self._settle:g} s: is the "
                                      "board still connected?")
-            octets = octets[self._try(os.write, octets):]
+            octets = octets[self._try(os.write, octets, 0):]
 
-    def _ready(self, event, timeout):
+    def _ready(self, event: int, timeout: float) -> bool:
         """Whether the line can be read or written within `timeout` seconds."""
         if self._file is None:
             raise TransportError(f"{self.name} has been closed")
@@ -140,11 +144,13 @@ class SerialLine:
             raise self._gone()
         return bool(found)
 
-    def _try(self, call, argument):
+    def _try(self, call: Callable[[int, A], R], argument: A, nothing: R) -> R:
+        """`call` on the line's file, or `nothing` where it would wait."""
+        assert self._file is not None  # `_ready` returned
         try:
             done = call(self._file, argument)
         except BlockingIOError:
-            return b"" if call is os.read else 0
+            return nothing
         except OSError as error:
             if error.errno in (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EBADF):
                 raise self._gone() from error
@@ -153,12 +159,12 @@ class SerialLine:
             raise self._gone()
         return done
 
-    def _gone(self):
+    def _gone(self) -> TransportError:
         return TransportError(f"{self.name} is gone: the board was unplugged or lost its power; "
                               "connect it again, then open the device again")
 
 
-def _make_raw(file, rate):
+def _make_raw(file: int, rate: int) -> None:
     iflag, oflag, cflag, lflag, _, _, characters = termios.tcgetattr(file)
     iflag &= ~(termios.IGNBRK | termios.BRKINT | termios.PARMRK | termios.ISTRIP | termios.INLCR
                | termios.IGNCR | termios.ICRNL | termios.IXON | termios.IXOFF | termios.INPCK)
@@ -173,7 +179,8 @@ def _make_raw(file, rate):
     fcntl.ioctl(file, termios.TIOCEXCL)  # no other program can open the line
 
 
-def open_transport(address=None, preset=None, baud=3_000_000, patience=None, tries=8):
+def open_transport(address: str | None = None, preset: object = None, baud: int = 3_000_000,
+                   patience: float | None = None, tries: int = 8) -> LinkTransport:
     """Open a card at a serial line.
 
     Parameters

@@ -57,9 +57,10 @@ class Statistics:
 class Request:
     """A request under way; `answer` is None until it is received."""
 
-    def __init__(self, session, sequence, operation, frame):
+    def __init__(self, session: "Session", sequence: int, operation: Operation, frame: bytes):
         self._session, self.sequence, self.operation = session, sequence, operation
-        self.frame, self.answer = frame, None
+        self.frame = frame
+        self.answer: Answer | None = None
 
     def result(self) -> Answer:
         """Wait for the answer.
@@ -114,7 +115,7 @@ class Session:
                                  f"{LINK_VERSION}, found {self.card['version']}")
         self._window = self.card["window"]
 
-    def _bind(self):
+    def _bind(self) -> Answer:
         """The answer to a BIND, once the card's memory is ready."""
         deadline = time.monotonic() + self._tries * self.patience
         while True:
@@ -132,7 +133,8 @@ class Session:
                     f"{self._tries * self.patience:g} s")
             time.sleep(_PAUSE)
 
-    def request(self, operation, address=0, length=0, payload=b"") -> Request:
+    def request(self, operation: Operation, address: int = 0, length: int = 0,
+                payload: bytes = b"") -> Request:
         """Send a request, once fewer requests than the card's window are under way."""
         while len(self._under_way) >= self._window:
             self.advance()
@@ -143,7 +145,7 @@ class Session:
         self._send(request)
         return request
 
-    def finish(self):
+    def finish(self) -> None:
         """Wait for every request under way."""
         while self._under_way:
             self.advance()
@@ -153,7 +155,7 @@ class Session:
         return unpack_counters(
             self.request(Operation.READ_COUNTERS, length=COUNTERS_BYTES).result().payload)
 
-    def advance(self):
+    def advance(self) -> None:
         """Wait until the oldest request is answered, and repeat requests without an answer."""
         oldest = self._under_way[0]
         for attempt in range(self._tries):
@@ -176,11 +178,11 @@ class Session:
             f"{self._tries * self.patience:g} s: check that a board with a hotrow bitstream is "
             f"connected and that no other program uses it")
 
-    def _send(self, request):
+    def _send(self, request: Request) -> None:
         self.statistics.sent += 1
         self._channel.send(request.frame)
 
-    def _receive(self, timeout):
+    def _receive(self, timeout: float) -> bool:
         """Receive one frame; whether it is the first answer to a request."""
         frame = self._channel.receive(timeout)
         if frame is None:

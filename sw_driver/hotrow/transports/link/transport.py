@@ -3,11 +3,12 @@
 import time
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...contract.errors import TransportError
 from ...contract.generated import QUEUES, REGISTERS, Operation, QueueControlBits
-from .card_memory import CardMemory
-from .session import Session
+from .card_memory import CardMemory, Owner
+from .session import Channel, Request, Session
 
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}
 _COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"]: queue for queue in QUEUES}
@@ -42,7 +43,7 @@ class LinkTransport:
 
     reaches_host = False
 
-    def __init__(self, name, channel, patience=0.5, tries=8):
+    def __init__(self, name: str, channel: Channel, patience: float = 0.5, tries: int = 8):
         if not patience > 0 or tries < 1:
             raise ValueError(f"patience must be more than 0 seconds and tries at least 1, not "
                              f"{patience:g} and {tries}")
@@ -58,7 +59,7 @@ class LinkTransport:
         self._submitted, self._completed = dict.fromkeys(QUEUES, 0), dict.fromkeys(QUEUES, 0)
         self._closed = False
 
-    def read_register(self, offset):
+    def read_register(self, offset: int) -> int:
         """The 32-bit register at byte `offset`; if COMPLETED changed, memory is fetched first."""
         answer = self._request(Operation.READ_REGISTER, offset, length=4).result()
         value = int.from_bytes(answer.payload, "little")
@@ -68,7 +69,7 @@ class LinkTransport:
             self.memory.pull()
         return value
 
-    def write_register(self, offset, value):
+    def write_register(self, offset: int, value: int) -> None:
         """Write the 32-bit register at byte `offset`; before a doorbell, memory is sent.
 
         The call does not wait for the answer: the card carries out requests in order.
@@ -81,44 +82,44 @@ class LinkTransport:
             self._submitted[queue] = self._completed[queue] = 0  # an enabled queue starts at 0
         self._request(Operation.WRITE_REGISTER, offset, payload=value.to_bytes(4, "little"))
 
-    def attach(self, array, writable, owner="both"):
+    def attach(self, array: NDArray[np.uint8], writable: bool, owner: Owner = "both") -> int:
         """Make a copy of an array in the card's memory and return its address; see `CardMemory`."""
         if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
             raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
                              f"{array.dtype}{list(array.shape)}")
         return self.memory.attach(array, writable, owner)
 
-    def detach(self, address):
+    def detach(self, address: int) -> None:
         """Free the copy that `attach` made."""
         self.memory.detach(address)
 
-    def send(self, address, size):
+    def send(self, address: int, size: int) -> None:
         """Send bytes of an array of owner "driver"."""
         self._open()
         self.memory.send(address, size)
 
-    def fetch(self, address, size):
+    def fetch(self, address: int, size: int) -> None:
         """Fetch bytes of an array of owner "driver"."""
         self._open()
         self.memory.fetch(address, size)
 
-    def flush(self, address=None):
+    def flush(self, address: int | None = None) -> None:
         """Fetch what the card wrote to arrays of owner "card", or to the one at an address."""
         self._open()
         self.memory.flush(address)
 
-    def upload(self):
+    def upload(self) -> None:
         """`flush`, and send what the host wrote to arrays of owner "card"."""
         self._open()
         self.memory.upload()
 
-    def wait(self, queue, completed, timeout):
+    def wait(self, queue: int, completed: int, timeout: float) -> None:
         """Read COMPLETED until it differs from `completed` or the time is over."""
         deadline = time.monotonic() + timeout
         while self.read_register(_OF_QUEUE[queue]) == completed and time.monotonic() < deadline:
             time.sleep(_PAUSE)
 
-    def close(self):
+    def close(self) -> None:
         """Release the channel, once every request is answered."""
         if not self._closed:
             self._closed = True
@@ -129,14 +130,15 @@ class LinkTransport:
             finally:
                 self._channel.close()
 
-    def counters(self):
+    def counters(self) -> dict[str, int]:
         """The card's counters of ignored and repeated frames."""
         return self.session.counters()
 
-    def _request(self, *arguments, **named):
+    def _request(self, operation: Operation, address: int, length: int = 0,
+                 payload: bytes = b"") -> Request:
         self._open()
-        return self.session.request(*arguments, **named)
+        return self.session.request(operation, address, length, payload)
 
-    def _open(self):
+    def _open(self) -> None:
         if self._closed:
             raise TransportError(f"transport {self.name!r} has been closed")

@@ -25,7 +25,7 @@ class UdpChannel:
         If there is no such host, or no route to it.
     """
 
-    def __init__(self, host, port):
+    def __init__(self, host: str, port: int):
         self.name = f"card at {host}, port {port}"
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_DGRAM)[0]
@@ -36,7 +36,7 @@ class UdpChannel:
             self._socket.close()
             raise
 
-    def send(self, frame):
+    def send(self, frame: bytes) -> None:
         """Send one frame. The system may report a missing card at the next frame only."""
         try:
             self._socket.send(frame)
@@ -45,7 +45,7 @@ class UdpChannel:
         except OSError as error:
             raise self._gone(error) from error
 
-    def receive(self, timeout):
+    def receive(self, timeout: float) -> bytes | None:
         """The next frame, or None after `timeout` seconds."""
         try:
             self._socket.settimeout(max(timeout, 1e-6))  # 0 would make the socket non-blocking
@@ -55,19 +55,20 @@ class UdpChannel:
         except OSError as error:
             raise self._gone(error) from error
 
-    def attune(self):
+    def attune(self) -> None:
         """Do nothing: datagrams have no rate."""
 
-    def close(self):
+    def close(self) -> None:
         """Release the socket."""
         self._socket.close()
 
-    def _gone(self, error):
+    def _gone(self, error: OSError) -> TransportError:
         return TransportError(f"{self.name}: {error.strerror or error}: check the network, then "
                               "open the device again")
 
 
-def open_transport(address=None, preset=None, patience=None, tries=40):
+def open_transport(address: str | None = None, preset: object = None, patience: float | None = None,
+                   tries: int = 40) -> LinkTransport:
     """Open a card in the network.
 
     Parameters

@@ -15,7 +15,7 @@ _MEMORY_SPACE, _BUS_MASTER = 1 << 1, 1 << 2
 _REGISTER = 4  # bytes
 
 
-def find_function(address: str, sysfs: Path = SYSFS) -> Path:
+def find_function(address: str | None, sysfs: Path = SYSFS) -> Path:
     """The folder of a PCI function in sysfs.
 
     Raises
@@ -23,7 +23,7 @@ def find_function(address: str, sysfs: Path = SYSFS) -> Path:
     ValueError
         If `address` is malformed, or there is no such function.
     """
-    if not _ADDRESS.fullmatch(address or ""):
+    if not address or not _ADDRESS.fullmatch(address):
         raise ValueError(f"{address!r} is no PCI function: write domain, bus, device and function "
                          f"as `lspci -D` prints them, pcie:0000:01:00.0")
     folder = sysfs / address
@@ -46,13 +46,13 @@ class Bar:
         Bytes of the file that belong to the BAR; `offset` is a multiple of the page size.
     """
 
-    def __init__(self, name, file, offset, size):
+    def __init__(self, name: str, file: int, offset: int, size: int):
         self.name, self.size = name, size
         self._map = mmap.mmap(file, size, offset=offset)
         # Each element is read and written by one 32-bit access.
         self._registers = memoryview(self._map).cast("I")
 
-    def read(self, offset) -> int:
+    def read(self, offset: int) -> int:
         """The register at byte `offset`.
 
         Raises
@@ -66,7 +66,7 @@ class Bar:
                                  "reconfigured; open the device again")
         return value
 
-    def write(self, offset, value) -> None:
+    def write(self, offset: int, value: int) -> None:
         """Write the register at byte `offset`."""
         self._registers[self._at(offset)] = value
 
@@ -75,7 +75,7 @@ class Bar:
         self._registers.release()
         self._map.close()
 
-    def _at(self, offset):
+    def _at(self, offset: int) -> int:
         if offset % _REGISTER or not 0 <= offset < self.size:
             raise TransportError(f"{self.name} has {self.size} bytes of registers, none at "
                                  f"{offset:#x}: check that this is a hotrow card and its BAR")

@@ -9,8 +9,10 @@ import mmap
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 PAGEMAP = Path("/proc/self/pagemap")
 MEMINFO = Path("/proc/meminfo")
@@ -34,11 +36,12 @@ class HugePages:
         Bytes of a huge page; the kernel's default size when absent.
     """
 
-    def __init__(self, address_width, pagemap=PAGEMAP, flags=_HUGE, page=None):
+    def __init__(self, address_width: int, pagemap: Path = PAGEMAP, flags: int = _HUGE,
+                 page: int | None = None):
         self._end, self._pagemap, self._flags = 1 << address_width, pagemap, flags
         self._page = page or huge_page_bytes()
 
-    def empty(self, shape, dtype) -> np.ndarray:
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An array of zeros that `attach` accepts if its pages are consecutive in memory.
 
         Raises
@@ -47,7 +50,7 @@ class HugePages:
             If the system has no huge pages left.
         """
         dtype = np.dtype(dtype)
-        shape = (shape,) if np.isscalar(shape) else tuple(shape)
+        shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         pages = max(1, -(-size // self._page))
         room = pages * self._page
@@ -62,7 +65,7 @@ class HugePages:
         octets[::mmap.PAGESIZE] = 0  # allocates the pages
         return octets[:size].view(dtype).reshape(shape)
 
-    def attach(self, octets: np.ndarray, writable: bool) -> int:
+    def attach(self, octets: NDArray[np.uint8], writable: bool) -> int:
         """The physical address of a uint8 array.
 
         Raises

@@ -3,11 +3,15 @@
 import fcntl
 import os
 import time
+from collections.abc import Callable
 from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...contract.errors import TransportError
 from ...contract.generated import IDENTITY, QUEUES, REGISTERS, ControlBits
-from .bar import enable, find_function, sysfs_bar
+from .bar import Bar, enable, find_function, sysfs_bar
 from .huge_pages import HugePages
 from .vfio import VfioFunction, VfioMemory
 
@@ -38,8 +42,9 @@ class PcieTransport:
 
     name = "pcie"
 
-    def __init__(self, bar, memory, enable=lambda *, master: None, release=lambda: None,
-                 registers_at=0):
+    def __init__(self, bar: Bar, memory: VfioMemory | HugePages,
+                 enable: Callable[..., None] = lambda *, master: None,
+                 release: Callable[[], None] = lambda: None, registers_at: int = 0):
         self._bar, self._memory, self._closed = bar, memory, False
         self._enable, self._release, self._registers_at = enable, release, registers_at
         enable(master=False)
@@ -49,31 +54,31 @@ class PcieTransport:
         if hasattr(memory, "empty"):
             self.empty = memory.empty
 
-    def read_register(self, offset):
+    def read_register(self, offset: int) -> int:
         """The 32-bit register at byte `offset`."""
         return self._open().read(self._registers_at + offset)
 
-    def write_register(self, offset, value):
+    def write_register(self, offset: int, value: int) -> None:
         """Write the 32-bit register at byte `offset`."""
         self._open().write(self._registers_at + offset, value)
 
-    def attach(self, array, writable):
+    def attach(self, array: NDArray[np.uint8], writable: bool) -> int:
         """Let the card reach an array and return the device address."""
         self._open()
         return self._memory.attach(array, writable)
 
-    def detach(self, address):
+    def detach(self, address: int) -> None:
         """End the access that `attach` began."""
         self._open()
         self._memory.detach(address)
 
-    def wait(self, queue, completed, timeout):
+    def wait(self, queue: int, completed: int, timeout: float) -> None:
         """Read COMPLETED until it differs from `completed` or the time is over."""
         deadline = time.monotonic() + timeout
         while self.read_register(_COMPLETED[queue]) == completed and time.monotonic() < deadline:
             time.sleep(_PAUSE)
 
-    def close(self):
+    def close(self) -> None:
         """Release the function."""
         if not self._closed:
             self._closed = True
@@ -83,13 +88,13 @@ class PcieTransport:
                 self._bar.close()
                 self._release()
 
-    def _open(self):
+    def _open(self) -> Bar:
         if self._closed:
             raise TransportError("transport 'pcie' has been closed")
         return self._bar
 
 
-def _lock(file, name):
+def _lock(file: int, name: str) -> None:
     """Keep other programs of this driver off a function until the file is closed."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,8 +102,9 @@ def _lock(file, name):
         raise ValueError(f"another process uses PCI function {name}: end it first") from None
 
 
-def open_transport(address=None, preset=None, bar=0, memory="vfio", address_width=_ADDRESS_WIDTH,
-                   registers_at=0):
+def open_transport(address: str | None = None, preset: object = None, bar: int = 0,
+                   memory: str = "vfio", address_width: int = _ADDRESS_WIDTH,
+                   registers_at: int = 0) -> PcieTransport:
     """Open a card on PCI Express.
 
     Parameters

@@ -8,9 +8,12 @@ import fcntl
 import mmap
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..link.address_ranges import AddressRanges
 from .bar import Bar, enable
@@ -72,8 +75,10 @@ class VfioFunction:
         If it is not bound, or this process may not use it.
     """
 
-    def __init__(self, folder, devices=Path("/dev/vfio"), ioctl=fcntl.ioctl):
-        self.name, self._ioctl, self._files = f"PCI function {folder.name}", ioctl, []
+    def __init__(self, folder: Path, devices: Path = Path("/dev/vfio"),
+                 ioctl: Callable[..., Any] = fcntl.ioctl):
+        self.name, self._ioctl = f"PCI function {folder.name}", ioctl
+        self._files: list[int] = []
         group = folder / "iommu_group"
         if not group.exists():
             raise ValueError(f"{folder.name} is in no IOMMU group: turn the IOMMU on in the "
@@ -84,19 +89,19 @@ class VfioFunction:
             raise ValueError(f"{folder.name} is not bound to vfio-pci: `modprobe vfio-pci`, then "
                              f"`driverctl set-override {folder.name} vfio-pci`")
         try:
-            self.container, group = self._open(devices / "vfio"), self._open(path)
+            self.container, file = self._open(devices / "vfio"), self._open(path)
             if ioctl(self.container, GET_API_VERSION) != _API_VERSION or not ioctl(
                     self.container, CHECK_EXTENSION, _TYPE1):
                 raise ValueError("this kernel's VFIO has no IOMMU of type 1")
             status = bytearray(struct.pack("=II", 8, 0))
-            ioctl(group, GROUP_STATUS, status)
+            ioctl(file, GROUP_STATUS, status)
             if not struct.unpack("=II", status)[1] & _VIABLE:
                 raise ValueError(f"other functions in the IOMMU group of {folder.name} have other "
                                  "drivers: bind them to vfio-pci, too")
             try:
-                ioctl(group, GROUP_SET_CONTAINER, struct.pack("=i", self.container))
+                ioctl(file, GROUP_SET_CONTAINER, struct.pack("=i", self.container))
                 ioctl(self.container, SET_IOMMU, _TYPE1)
-                self._device = ioctl(group, GROUP_DEVICE, folder.name.encode() + b"\0")
+                self._device = ioctl(file, GROUP_DEVICE, folder.name.encode() + b"\0")
             except OSError as error:
                 raise ValueError(f"VFIO does not give {folder.name} to this process "
                                  f"{_reason(error, _SETTING, folder.name)}") from error
@@ -106,7 +111,7 @@ class VfioFunction:
             self.close()
             raise
 
-    def bar(self, number) -> Bar:
+    def bar(self, number: int) -> Bar:
         """The registers in a BAR."""
         offset, size = self._region(number)
         if not size:
@@ -122,14 +127,14 @@ class VfioFunction:
         while self._files:
             os.close(self._files.pop())
 
-    def _open(self, path):
+    def _open(self, path: Path) -> int:
         try:
             self._files.append(os.open(path, os.O_RDWR))
         except OSError as error:
             raise ValueError(f"{path} cannot be opened {_reason(error, _OPENING, path)}") from error
         return self._files[-1]
 
-    def _region(self, number):
+    def _region(self, number: int) -> tuple[int, int]:
         """Offset and size of a region in the function's file."""
         info = bytearray(REGION.pack(REGION.size, 0, number, 0, 0, 0))
         self._ioctl(self._device, REGION_INFO, info)
@@ -152,13 +157,13 @@ class VfioMemory:
         With the signature of `fcntl.ioctl`.
     """
 
-    def __init__(self, container, address_width, ioctl=fcntl.ioctl):
+    def __init__(self, container: int, address_width: int, ioctl: Callable[..., Any] = fcntl.ioctl):
         self._container, self._ioctl = container, ioctl
         first, end = (_FIRST, _END) if address_width > 32 else (_FIRST_SHORT, _END_SHORT)
         self._ranges = AddressRanges(first, min(end, 1 << address_width) - first)
-        self._mapped: dict[int, tuple[np.ndarray, int, int]] = {}
+        self._mapped: dict[int, tuple[NDArray[np.uint8], int, int]] = {}
 
-    def attach(self, octets: np.ndarray, writable: bool) -> int:
+    def attach(self, octets: NDArray[np.uint8], writable: bool) -> int:
         """Map the pages of a uint8 array and return its device address.
 
         Raises
@@ -189,7 +194,7 @@ class VfioMemory:
         self._ranges.release(place)
 
 
-def _reason(error, advice, path=""):
+def _reason(error: OSError, advice: dict[int, str], path: str | Path = "") -> str:
     """The system's words for an error, and what to do about it."""
-    text = advice.get(error.errno, "see the kernel's log, `dmesg`").format(path=path)
+    text = advice.get(error.errno or 0, "see the kernel's log, `dmesg`").format(path=path)
     return f"({error.strerror}): {text}"

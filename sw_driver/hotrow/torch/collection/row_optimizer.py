@@ -1,15 +1,27 @@
 """`collection.optimizer`: the `torch.optim.Optimizer` of a collection's rows."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import nn
 
 from ...contract.errors import Error
-from .interrupts import uninterrupted
-from .rules import OPTIMIZERS, Rule
+from ..features.layout import FeatureLayout
+from ..optim.interrupts import raise_saying, uninterrupted
+from ..optim.rules import OPTIMIZERS, Rule
+from ..optim.staging import GradientStage
+from ..store.base import Store
+from .bag_calls import BagCalls
+from .id_maps import IdMaps
+from .rows_parameter import RowsParameter
+from .saved_state import SavedState
+from .trained_batches import TrainedBatches
+
+Rate = TypeVar("Rate", bound="float | torch.Tensor")
 
 # Hyperparameters of the optimizers of torch.optim.
 _HYPERPARAMETERS = frozenset((
@@ -28,32 +40,42 @@ class RowOptimizer(torch.optim.Optimizer):
 
     Parameters
     ----------
-    collection : HotEmbeddingBagCollection
     rule : Rule
+    rows : RowsParameter
+        Of the collection.
+    layout : FeatureLayout
+        Its ranks refuse a step together.
+    store, staging, batches, calls, id_maps, saved
+        Parts of the collection.
     """
 
-    def __init__(self, collection, rule):
-        self._collection, self.rule, self._complete = collection, copy(rule), False
+    of_rows = True
+
+    def __init__(self, rule: Rule, rows: RowsParameter, layout: FeatureLayout, store: Store,
+                 staging: GradientStage, batches: TrainedBatches, calls: BagCalls,
+                 id_maps: IdMaps | None, saved: SavedState) -> None:
+        self.rule, self._layout, self._store, self._staging = copy(rule), layout, store, staging
+        self._batches, self._calls, self._id_maps, self._saved = batches, calls, id_maps, saved
+        self._complete, self._of_modules = False, False
         self._without_effect = _HYPERPARAMETERS.difference(rule.tuned)
-        self._shown = [collection.rows]
+        self._shown = [rows]
         check_rate(rule.lr)
         tuned = {name: getattr(rule, name) for name in rule.tuned}
-        steps = {"step": rule.steps} if rule.counts_steps else {}
+        counted = {"step": rule.steps} if rule.counts_steps else {}
         self._guard = torch.zeros(0, dtype=torch.float32).as_subclass(_Guard).requires_grad_()
-        super().__init__(self._parameters(), {**tuned, **steps})
+        super().__init__(self._parameters(), {**tuned, **counted})
         self._complete = True
 
-    def show(self, rows):
+    def show(self, rows: RowsParameter) -> None:
         """Let a module's RowsParameter be among the parameters, instead of the collection's."""
-        if self._shown[0] is self._collection.rows:
-            self._shown.clear()
-        self._shown.append(rows)
+        self._shown = [*self._shown, rows] if self._of_modules else [rows]
+        self._of_modules = True
         self.param_groups[0]["params"] = self._parameters()
 
-    def _parameters(self):
-        return [self._guard, *self._shown, *self._collection.gradients()]
+    def _parameters(self) -> list[Any]:
+        return [self._guard, *self._shown, *self._staging.tensors()]
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refused after the construction: this optimizer trains the rows of its collection only."""
         if self._complete:
             raise Error("the optimizer of a collection trains its rows only: give other parameters "
@@ -61,7 +83,7 @@ class RowOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Apply the staged gradients and clear them; an interrupt (Ctrl-C) waits for the end.
 
         Raises
@@ -74,17 +96,40 @@ class RowOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        group = self.param_groups[0]
+        group, steps = self.param_groups[0], self._staging.steps
         with uninterrupted():
-            self._collection.apply_gradients()
-            if "step" in group:
-                group["step"] += 1
+            try:
+                self._apply()
+            finally:  # what fails after the step is no reason to forget it
+                if "step" in group:
+                    group["step"] += self._staging.steps - steps
         return loss
 
-    def zero_grad(self, set_to_none=True):
-        self._collection.zero_grad(set_to_none)
+    def _apply(self) -> None:
+        with self._staging.lock:
+            self._layout.agree(self._check, "nothing was applied, because of the optimizer")
+            self._calls.drop()
+            self._staging.apply(self._store, self.rule, self._batches.count - 1)
+            if self._id_maps is not None:
+                self._id_maps.trained()
+            self._store.finish()
 
-    def tuned_rule(self):
+    def _check(self) -> None:
+        self._staging.check_scaled()
+        if self._staging.missed:
+            raise Error("backward reached rows that were looked up in eval(), which gathers no "
+                        "gradients of rows: call train() of the embeddings before the forward, or "
+                        "zero_grad() after a backward that is not for training")
+        if self._store.pools_cold_rows and not self.tuned_rule().plain:
+            raise Error("a card updates cold rows without weight decay: gather them "
+                        "(cold='gathered')")
+        self.tuned_rule().steps += 1
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the staged gradients."""
+        self._staging.clear()
+
+    def tuned_rule(self) -> Rule:
         """The rule with what the parameter group holds.
 
         Raises
@@ -102,17 +147,14 @@ class RowOptimizer(torch.optim.Optimizer):
         for name in rule.tuned:
             setattr(rule, name, group.get(name, getattr(rule, name)))
         rule.check()
-        if self._collection.store.pools_cold_rows and not rule.plain:
-            raise Error("a card updates cold rows without weight decay: gather them "
-                        "(cold='gathered')")
         rule.steps = int(group.get("step", 0))
         return rule
 
-    def set_learning_rate(self, lr):
+    def set_learning_rate(self, lr: float) -> None:
         """Set the rate, by the name of FBGEMM's embeddings."""
         self.param_groups[0]["lr"] = lr
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """The state of every table by name, as state of parameter 0, and the parameter group.
 
         `access_counts` int64[3, n] are tables, rows and counts of the device's access counters, if
@@ -123,30 +165,37 @@ class RowOptimizer(torch.optim.Optimizer):
         """
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
-        group, states = dict(self.param_groups[0]), self._collection.row_states()
-        found = {"optimizer": self.rule.name, "state": {0: states} if states else {},
-                 "param_groups": [{**group, "params": list(range(len(self._shown)))}]}
-        counts = self._collection.access_counts()
+        group, states = dict(self.param_groups[0]), self._saved.row_states()
+        found: dict[str, Any] = {
+            "optimizer": self.rule.name, "state": {0: states} if states else {},
+            "param_groups": [{**group, "params": list(range(len(self._shown)))}]}
+        counts = self._saved.access_counts()
         if counts is not None:
-            missing = self._collection.counters - counts.shape[1]
-            found["access_counts"] = nn.functional.pad(counts, (0, max(0, missing)))
+            found["access_counts"] = counts
         for after in self._optimizer_state_dict_post_hooks.values():
             found = after(self, found) or found
         return found
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` returned."""
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
         given = state_dict.get("optimizer", self.rule.name)
         if given != self.rule.name:
             raise Error(f"this is the state of {given!r}, and the tables train with "
                         f"{self.rule.name!r}")
-        self._collection.load_row_states(state_dict["state"].get(0, {}))
-        group = state_dict["param_groups"][0]
-        self.param_groups[0] |= {name: group[name] for name in group if name != "params"}
-        counts = state_dict.get("access_counts")
-        if counts is not None:
-            self._collection.set_access_counts(counts[:, counts[2] > 0])
+        group, counts = state_dict["param_groups"][0], state_dict.get("access_counts")
+        tuned = {name: group[name] for name in group if name != "params"}
+        counts = None if counts is None else counts[:, counts[2] > 0]
+        with uninterrupted():
+            self._saved.load_row_states(state_dict["state"].get(0, {}))
+            self.param_groups[0] |= tuned
+            try:
+                if counts is not None:
+                    self._saved.load_access_counts(counts)
+            except BaseException as error:
+                raise_saying(error, "the state of all tables and the parameter group were loaded, "
+                                    "and the access counts of the device were not")
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 
@@ -159,7 +208,8 @@ class _Guard(torch.Tensor):
     """A parameter for which nobody makes gradients, as generic code does that initialises state."""
 
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         if func == _SET_GRAD and args[1] is not None:
             raise Error("the optimizer of a collection takes the gradients that backward stages: "
                         "get_state_dict() of torch.distributed.checkpoint, which makes others, "
@@ -168,7 +218,7 @@ class _Guard(torch.Tensor):
         return _TENSOR.__torch_function__(func, (), args, kwargs or {})
 
 
-def rule_of(optimizer, lr):
+def rule_of(optimizer: str | Rule, lr: float) -> Rule:
     """The rule of an optimizer by its name, or the rule itself.
 
     Raises
@@ -186,7 +236,7 @@ def rule_of(optimizer, lr):
     return OPTIMIZERS[optimizer](check_rate(lr))
 
 
-def check_rate(lr):
+def check_rate(lr: Rate) -> Rate:
     """The learning rate as it is.
 
     Raises

@@ -1,0 +1,90 @@
+"""What happens to the rows of a collection between its batches."""
+
+from __future__ import annotations
+
+from ...contract.errors import Error
+from ..optim.interrupts import uninterrupted
+from ..optim.staging import GradientStage
+from ..store.base import Store
+
+
+class Lifecycle:
+    """Releases batches, takes over what others wrote into tables, and empties or closes the store.
+
+    It watches the versions of the tables' memory. Writes of others are taken over, or refused.
+
+    Parameters
+    ----------
+    store : Store
+    staging : GradientStage
+        While it holds gradients, no batch is released.
+    """
+
+    def __init__(self, store: Store, staging: GradientStage) -> None:
+        self._store, self._staging = store, staging
+        self._arrays = [array for group in store.groups for array in (
+            group.tables.rows.array, group.tables.rows.side) if array is not None]
+        self._versions: list[int] | None = None
+
+    @property
+    def steps(self) -> int:
+        """Steps of the optimizer that were applied."""
+        return self._staging.steps
+
+    def expect_writes(self) -> None:
+        """Accept writes up to the next call of `adopt_writes`, of rows that no slot holds."""
+        self._versions = None
+
+    def adopt_writes(self) -> None:
+        """Notice writes, send them to a card that has the tables, and drop the slots' copies.
+
+        Raises
+        ------
+        Error
+            Slots hold rows that were trained since the last `flush`, or batches are in flight.
+        """
+        versions = [array._version for array in self._arrays]
+        if versions == self._versions:
+            return
+        store, window = self._store, self._store.window
+        with uninterrupted():
+            store.upload()  # the next call repeats it if it fails
+            if self._versions is not None and window is not None and not store.closed:
+                self.finish()
+                if window.finished != window.submitted or any(
+                        bool(each.dirty.any()) for each in store.storages):
+                    self._versions = versions  # the caller may go on with the trained rows
+                    raise Error("a table was written in place while slots hold trained rows of "
+                                "it, or batches are in flight: call flush() (state_dict() and "
+                                "weight do) after the last step and before the write")
+                store.reset()
+            self._versions = versions
+
+    def finish(self) -> None:
+        """Release batches whose backward has run or cannot run, unless gradients are staged."""
+        self._store.finish(holds_gradients=not self._staging.empty)
+
+    def flush(self) -> None:
+        """Bring the tables' memory up to date."""
+        with self._staging.lock:
+            self.adopt_writes()
+            self._store.flush()
+            self._staging.finite.settle(wait=True)
+
+    def reset(self) -> None:
+        """Write back, and empty the slots."""
+        self.finish()
+        self.adopt_writes()
+        self._store.flush()
+        self._store.reset()
+
+    def close(self, whole: bool) -> None:
+        """Write back, end the threads, and close a device that the store owns, and the tables;
+        their files are marked complete if they are `whole`, and the last step was."""
+        complete = False
+        try:
+            self._store.close()
+            complete = whole and not self._staging.split
+        finally:
+            for group in self._store.groups:
+                group.tables.close(complete)

@@ -1,0 +1,87 @@
+"""Lookups of a collection: of batches that train, and of others."""
+
+from __future__ import annotations
+
+import torch
+
+from ..features.bags import Bags
+from ..features.grouping import Request
+from ..features.layout import FeatureLayout
+from ..optim.lookup import PooledLookup
+from ..optim.staging import GradientStage
+from ..store.base import Store
+from .bag_calls import BagCalls
+from .lifecycle import Lifecycle
+from .rows_parameter import RowsParameter
+from .trained_batches import TrainedBatches
+
+
+class Lookups:
+    """Looks Bags up.
+
+    Parameters
+    ----------
+    layout : FeatureLayout
+    store : Store
+    staging : GradientStage
+        Gets the gradients of the lookups.
+    batches : TrainedBatches
+    calls : BagCalls
+        Finds the results of calls that are part of a batch.
+    lifecycle : Lifecycle
+    """
+
+    def __init__(self, layout: FeatureLayout, store: Store, staging: GradientStage,
+                 batches: TrainedBatches, calls: BagCalls, lifecycle: Lifecycle) -> None:
+        self._layout, self._store, self._staging = layout, store, staging
+        self._batches, self._calls, self._lifecycle = batches, calls, lifecycle
+        self._no_rows = torch.zeros(0, dtype=torch.float32)
+
+    def by_feature(self, bags: Bags, training: bool, rows: RowsParameter) -> list[torch.Tensor]:
+        """Embeddings of each feature of Bags.
+
+        Parameters
+        ----------
+        bags : Bags
+        training : bool
+            Of the calling module.
+        rows : RowsParameter
+            Of the calling module: without `requires_grad` the rows are frozen.
+
+        Returns
+        -------
+        list of float32[samples, dim], or, unpooled, of float32[lookups, dim]
+        """
+        with self._staging.lock:
+            if bags.features == 1 and training and torch.is_grad_enabled() and rows.trains:
+                found = self._calls.result(bags)
+                if found is not None:
+                    return [found]
+            request, results = self.results(bags, training, rows)
+        return self._layout.split(request, results)
+
+    def results(self, bags: Bags, training: bool,
+                rows: RowsParameter) -> tuple[Request, list[torch.Tensor]]:
+        """Request of Bags, and the results of its lookups; arguments as in `by_feature`."""
+        with self._staging.lock:
+            differentiates = torch.is_grad_enabled() and rows.trains
+            if training and differentiates:
+                request, located, pending = self._batches.take(bags)
+            else:
+                self._lifecycle.adopt_writes()
+                request, pending = self._batches.request(bags, use="evaluate"), None
+                located = self._store.look(request)
+            weights = request.weights_of(bags)
+            if weights is not None:
+                weights = weights.to(self._store.slot_memory.device)
+            results = []
+            for lookup in self._staging.lookups(
+                    request, located, self._layout.bag_layouts(request), self._layout.pooled):
+                lookup.leaves = (rows,) if differentiates else ()
+                if pending is not None:
+                    pending.add(lookup)
+                else:
+                    lookup.trains, lookup.missed = False, self._staging.missed
+                results.append(PooledLookup.apply(
+                    rows if differentiates else self._no_rows, weights, lookup))
+            return request, results
