@@ -240,8 +240,8 @@ class ShardedCache(Cache):
 
     def _mine(self, name: str, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether this rank owns each of a table's rows: bool[n]."""
-        owner: NDArray[np.int64] = (rows + self._contents.locate(name)[1]) % self._ranks.world
-        return owner == self._ranks.rank
+        owner = (rows + self._contents.locate(name)[1]) % self._ranks.world
+        return np.equal(owner, self._ranks.rank)
 
 
 class AgreedFiniteCheck(FiniteCheck):
