@@ -444,7 +444,7 @@ class HotEmbeddingBagCollection(nn.Module):
         maps = None if self.id_maps is None else self.id_maps.loading_saved(
             prefix + "_extra_state", state_dict, missing_keys, error_msgs)
         self.saved.load(self._prefixes(prefix), state_dict, prefix, strict, missing_keys,
-                        unexpected_keys, error_msgs, maps)
+                        unexpected_keys, error_msgs, also=maps)
 
     def _prefixes(self, prefix: str) -> dict[str, str]:
         """The prefix of each table's keys in `state_dict`, as in TorchRec's two collections."""

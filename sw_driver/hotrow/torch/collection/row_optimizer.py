@@ -189,13 +189,13 @@ class RowOptimizer(torch.optim.Optimizer):
         counts = None if counts is None else counts[:, counts[2] > 0]
         with uninterrupted():
             self._saved.load_row_states(state_dict["state"].get(0, {}))
-            self.param_groups[0] |= tuned
             try:
+                self.param_groups[0] |= tuned
                 if counts is not None:
                     self._saved.load_access_counts(counts)
             except BaseException as error:
-                raise_saying(error, "the state of all tables and the parameter group were loaded, "
-                                    "and the access counts of the device were not")
+                raise_saying(error, "the state of all tables was loaded, and perhaps not the "
+                                    "parameter group and the access counts of the device")
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 

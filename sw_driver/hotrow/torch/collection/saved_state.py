@@ -54,7 +54,7 @@ class SavedState:
 
     def load(self, prefixes: Mapping[str, str], state_dict: Mapping[str, Any], prefix: str,
              strict: bool, missing_keys: list[str], unexpected_keys: list[str],
-             error_msgs: list[str], also: Callable[[], None] | None = None) -> None:
+             error_msgs: list[str], *, also: Callable[[], None] | None = None) -> None:
         """Load rows of tables, by name with the prefix of their keys, as `nn.Module` loads, and
         `also` what belongs to them; nothing if this or an earlier module has found an error."""
         self._lifecycle.reset()
@@ -82,13 +82,14 @@ class SavedState:
         if strict:
             unexpected_keys += [key for key in state_dict
                                 if key.startswith(prefix) and key not in known]
-        if messages and self._loaded:
-            messages.append(f"{_quoted(self._loaded)} were loaded before, and no other table of "
-                            f"their collection")
         error_msgs += messages
         if not error_msgs:
-            self._write(found, also)
+            self._write(found, self._loaded, also)
             self._loaded += found
+        elif self._loaded:
+            error_msgs.append(f"{_quoted(self._loaded)} were loaded before, and no other table of "
+                              f"their collection")
+            self._loaded = []
 
     def row_states(self) -> dict[str, torch.Tensor]:
         """State of each table that has any, by name; contiguous."""
@@ -122,26 +123,25 @@ class SavedState:
         """Set the device's access counts."""
         self._cache.set_access_counts(counts)
 
-    def _write(self, tables: Mapping[str, _Given], also: Callable[[], None] | None = None) -> None:
+    def _write(self, tables: Mapping[str, _Given], before: Sequence[str] = (),
+               also: Callable[[], None] | None = None) -> None:
         """Write (weights, state) of tables; an interrupt waits, and an error names the tables that
-        have changed."""
-        begun: list[str] = []
-        with uninterrupted():
-            try:
+        have changed, with those of `before`."""
+        changed = [*before]
+        try:
+            with uninterrupted():
                 for name, given in tables.items():
-                    begun.append(name)
+                    changed.append(name)
                     self.whole = False
                     self._contents.assign(name, *given)
                 if also is not None:
                     also()
                 self.whole = True
-            except BaseException as error:
-                changed = [*self._loaded, *begun]
-                if not changed:
-                    raise
-                raise_saying(error, (
-                    f"the tables that were loaded before, the last perhaps in part, are "
-                    f"{_quoted(changed)}: load again, which writes all of them"))
+        except BaseException as error:
+            if not changed:
+                raise
+            raise_saying(error, f"{_quoted(changed)} were loaded before, the last perhaps in part, "
+                                f"and no other table: load again")
 
     def _takes(self, given: torch.Tensor, expected: list[int]) -> bool:
         """Whether loading takes a tensor of that shape."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -199,16 +200,10 @@ class GradientStage:
                     reached[group] = True
             self._end(steps)
         except BaseException as error:
+            said = self._unsure(reached, batch)
             for group in reached:
                 self.all[group].clear()
             left = [each.values is not None for each in self.all]
-            if reached and not any(left) and all(reached.values()):
-                self._end(steps)
-            said = []
-            unsure = [reached.get(group) is False for group in range(len(self.rows))]
-            if any(unsure):
-                said.append(f"the step of batch {batch} perhaps did not reach the rows of "
-                            f"{self._tables(unsure)}, whose gradients were dropped")
             if any(left) and left != begun:
                 said.append(f"the step of batch {batch} did not reach the rows of "
                             f"{self._tables(left)}, whose gradients are staged: call step() again, "
@@ -216,7 +211,26 @@ class GradientStage:
             if said:
                 self.split = True
                 raise_saying(error, "; ".join(said))
+            if reached and not any(left):
+                self._end(steps)
             raise
+
+    def _unsure(self, reached: Mapping[int, bool], batch: int) -> list[str]:
+        """What a step that failed perhaps did not reach: list of str."""
+        said = []
+        for number in (number for number, whole in reached.items() if not whole):
+            group = self.groups[number % len(self.groups)]
+            if number < len(self.rows):
+                names = [config.name for config in group.configs]
+                what = "perhaps did not reach the rows"
+            else:
+                rows = group.tables.locate(self.all[number].rows.unique())
+                names = [group.configs[table].name for table in np.unique(rows.table)]
+                what = (f"reached its rows in slots, and perhaps not its {len(rows)} rows without "
+                        f"a slot,")
+            said.append(f"the step of batch {batch} {what} of {', '.join(map(repr, names))}, whose "
+                        f"gradients were dropped")
+        return said
 
     def _end(self, steps: int) -> None:
         """Record that all rows have so many steps."""

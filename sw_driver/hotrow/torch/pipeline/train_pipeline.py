@@ -161,9 +161,9 @@ class TrainPipeline(Generic[B]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next epoch continue at the batch at which the state was taken."""
-        self.epoch, self._skip = state["epoch"], state["batch"]
-        self._resumed = state["random"]
+        epoch, batch, random = state["epoch"], state["batch"], state["random"]
         torch.set_rng_state(state["model_random"])
+        self.epoch, self._skip, self._resumed = epoch, batch, random
 
     @property
     def figures(self) -> dict[str, Any]:

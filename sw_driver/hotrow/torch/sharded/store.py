@@ -143,8 +143,9 @@ class ShardedStore(Store):
             for failure in failures.values():
                 if not names:
                     raise failure
-                raise_saying(failure, f"the step of the last batch did not reach the rows of "
-                                      f"{names} that rank {self.ranks.rank} owns")
+                raise_saying(failure, (
+                    f"the step of the last batch did not reach the rows of {names} that rank "
+                    f"{self.ranks.rank} owns"))
 
         self.ranks.agree(update, "the step of the last batch did not reach all rows")
 

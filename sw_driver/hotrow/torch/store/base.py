@@ -142,12 +142,13 @@ class Store(ABC):
 
     @contextmanager
     def stepping(self, group: int) -> Iterator[None]:
-        """Rows of a group change in this block; an Error within says that none has changed."""
+        """Rows of a group change in this block; a plain Error within says that none has."""
         self.reached[group] = False
         try:
             yield
-        except Error:
-            del self.reached[group]
+        except Error as error:
+            if type(error) is Error:
+                del self.reached[group]
             raise
         self.reached[group] = True
 

@@ -27,7 +27,7 @@ from ..memory.slot_memory import SlotMemory, to_device
 from ..memory.slots import SlotStorage
 from ..optim.arithmetic import Stepping, updated
 from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
-from ..optim.interrupts import deferred_interrupt, deliver, raise_saying, uninterrupted
+from ..optim.interrupts import deferred_interrupt, deliver, uninterrupted
 from ..optim.rounding import row_keys
 from ..optim.rules import Rule
 from .base import PendingBackward, Store
@@ -500,14 +500,7 @@ class CachedStore(Store):
         if self.cold is None:
             super().apply_bags(group, staged, rule)
             return
-        try:
-            self.cold.apply(group, staged, rule)
-        except BaseException as error:
-            rows = self.groups[group].tables.locate(staged.rows.unique())
-            names = [self.groups[group].configs[table].name for table in np.unique(rows.table)]
-            raise_saying(error, (
-                f"the step of batch {self.window.next - 1} reached its rows in slots, and perhaps "
-                f"not its {len(rows)} rows without a slot, of {', '.join(map(repr, names))}"))
+        self.cold.apply(group, staged, rule)
 
     def memory(self) -> dict[str, float]:
         with self.stages.lock, self.lock:
