@@ -1,7 +1,8 @@
 """The processes of `torch.distributed` that train one model, and their collective calls."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 from zlib import crc32
 
@@ -16,7 +17,8 @@ T = TypeVar("T")
 class Ranks:
     """Collective calls of the ranks of a process group on tensors in host memory.
 
-    All ranks make the same calls in the same order.
+    All ranks make the same calls in the same order. They meet before tensors follow whose sizes
+    could differ: the backend ends a process that gets a tensor of another size.
 
     Parameters
     ----------
@@ -58,8 +60,8 @@ class Ranks:
         (Tensor [m, ...], int64[world])
             Rows from rank 0, then from rank 1, ...; rows from each rank.
         """
-        theirs = torch.empty_like(counts)
-        dist.all_to_all_single(theirs, counts, group=self._group)
+        _, every = self.meet("rows were to be exchanged", counts=counts)
+        theirs = every[:, self.rank]
         return self.answer(rows, counts, theirs), theirs
 
     def answer(self, rows: torch.Tensor, counts: torch.Tensor,
@@ -68,19 +70,19 @@ class Ranks:
         width = math.prod(rows.shape[1:])
         raw = rows.contiguous().view(len(rows), width).view(torch.uint8)
         taken = raw.new_empty(int(theirs.sum()), raw.shape[1])
-        dist.all_to_all_single(taken, raw, theirs.tolist(), counts.tolist(), group=self._group)
+        with _reached(self.rank):
+            dist.all_to_all_single(taken, raw, theirs.tolist(), counts.tolist(), group=self._group)
         return taken.view(rows.dtype).view(len(taken), *rows.shape[1:])
 
     def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         """The tensors of all ranks, of one shape: list in rank order."""
-        parts = [torch.empty_like(tensor) for _ in range(self.world)]
-        dist.all_gather(parts, tensor.contiguous(), group=self._group)
-        return parts
+        self.meet(f"a tensor {list(tensor.shape)} was to be gathered")
+        return _gathered(tensor, self._group, self.rank, self.world)
 
     def gather_columns(self, columns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The columns of all ranks' tensors int64[k, n], whose n may differ: int64[k, sum], and
         the rank of each column."""
-        sizes = [int(each) for each in self.gather(torch.tensor([columns.shape[1]]))]
+        sizes = self.meet("columns were to be gathered", columns.shape[1])[0].tolist()
         padded = columns.new_zeros(len(columns), max(sizes))
         padded[:, :columns.shape[1]] = columns
         parts = [each[:, :size] for each, size in zip(self.gather(padded), sizes, strict=True)]
@@ -97,28 +99,74 @@ class Ranks:
             result = call()
         except BaseException as error:  # the others must not wait for a rank that was interrupted
             failure = error
-        mine = torch.tensor([self.world if failure is None else self.rank, crc32(what.encode())])
-        failed, codes = torch.stack(self.gather(mine)).T
+        try:
+            failed, _ = self.meet(what, self.world if failure is None else self.rank)
+        except Error:
+            if failure is None:
+                raise
         if failure is not None:
             raise failure
         if int(failed.min()) < self.world:
             raise Error(f"{what} of rank {int(failed.min())}: see the error of that rank")
-        if bool((codes != codes[0]).any()):
-            raise Error(f"the ranks make different calls, and all must make the same in the same "
-                        f"order; the error of this rank would be: {what}")
         return result
 
     def least(self, number: int) -> int:
         """The smallest of the ranks' integers."""
-        return min(int(each) for each in self.gather(torch.tensor([number])))
+        return int(self.meet("the least of numbers", number)[0].min())
 
     def total(self, number: int) -> int:
         """The sum of the ranks' integers."""
-        return sum(int(each) for each in self.gather(torch.tensor([number])))
+        return int(self.meet("the sum of numbers", number)[0].sum())
 
     def first(self, number: int) -> int:
         """The integer of rank 0."""
-        return int(self.gather(torch.tensor([number]))[0])
+        return int(self.meet("a number of rank 0", number)[0][0])
+
+    def meet(self, what: str, number: int = 0, counts: torch.Tensor | None = None) -> tuple[
+            torch.Tensor, torch.Tensor]:
+        """An integer, and `counts` int64[world], of every rank: int64[world], int64[world, world].
+
+        Raises
+        ------
+        Error
+            Another rank makes a call with another `what`, or does not come.
+        """
+        return _met(what, self._group, self.rank, self.world, number, counts)
+
+
+@contextmanager
+def _reached(rank: int) -> Iterator[None]:
+    """Name what the backend says of ranks that do not answer."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise Error(f"rank {rank} does not reach another rank, which has ended, waits elsewhere or "
+                    f"hangs: see the error of that rank. Rows that were trained are in the tables "
+                    f"of their owners after close() ({error})") from error
+
+
+def _gathered(tensor: torch.Tensor, group: dist.ProcessGroup | None, rank: int,
+              world: int) -> list[torch.Tensor]:
+    parts = [torch.empty_like(tensor) for _ in range(world)]
+    with _reached(rank):
+        dist.all_gather(parts, tensor.contiguous(), group=group)
+    return parts
+
+
+def _met(what: str, group: dist.ProcessGroup | None, rank: int, world: int, number: int = 0,
+         counts: torch.Tensor | None = None, device: str | torch.device = "cpu") -> tuple[
+             torch.Tensor, torch.Tensor]:
+    """As `Ranks.meet`; all meetings send tensors of one size."""
+    mine = torch.zeros(2 + world, dtype=torch.int64)
+    mine[0], mine[1] = crc32(what.encode()), number
+    if counts is not None:
+        mine[2:] = counts
+    every = torch.stack(_gathered(mine.to(device), group, rank, world)).cpu()
+    if bool((every[:, 0] != every[0, 0]).any()):
+        raise Error(f"the ranks make different calls, and all must make the same in the same "
+                    f"order, or one has failed: see the errors of all. The error of this rank "
+                    f"would be: {what}")
+    return every[:, 1], every[:, 2:]
 
 
 def average_gradients(parameters: Iterable[torch.nn.Parameter],
@@ -141,8 +189,9 @@ def average_gradients(parameters: Iterable[torch.nn.Parameter],
         return
     flat = torch.cat([(torch.zeros_like(each) if each.grad is None else each.grad).flatten()
                       for each in trained])
-    parts = [torch.empty_like(flat) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(parts, flat, group=group)
+    here = group, dist.get_rank(group), dist.get_world_size(group)
+    _met(f"{len(flat)} gradients were to be averaged", *here, device=flat.device)
+    parts = _gathered(flat, *here)
     total = parts[0]
     for part in parts[1:]:
         total = total + part

@@ -16,11 +16,13 @@ from ..features.grouping import Grouping, Request
 from ..memory.rows import Rows
 from ..optim.arithmetic import Stepping
 from ..optim.gradients import LocatedRows, StagedGradients
-from ..optim.interrupts import raise_saying
+from ..optim.interrupts import raise_saying, uninterrupted
 from ..optim.rules import Rule
 from ..store.base import PendingBackward, Store
 from .ranks import Ranks
 from .sharding import Sharding
+
+_AskedRows = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 _BAG = 64  # ids that form a bag of the inner batch, so that a device reads few lengths
 
@@ -70,29 +72,37 @@ class ShardedStore(Store):
         return self._coming[0].request if self._coming else None
 
     def prefetch(self, request: Request) -> None:
-        routed = self.route(request)
-        try:
-            self.ranks.agree(lambda: self.inner.prefetch(routed.inner), "rows of a batch were not "
-                             "fetched, because of the card")
-        except Exception:
-            self.abandon()  # at every rank
-            raise
-        self._coming.append(routed)
+        with uninterrupted():
+            routed = self.route(request)
+            try:
+                self.ranks.agree(lambda: self.inner.prefetch(routed.inner), "rows of a batch were "
+                                 "not fetched, because of the card")
+            except Exception:
+                self.abandon()  # at every rank
+                raise
+            self._coming.append(routed)
 
     def take(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
         if not self._coming:
             self.prefetch(request)
         routed = self._coming.popleft()
-        located, pending = self.ranks.agree(
-            lambda: self.inner.take(routed.inner), "a batch was not taken, because of the card")
-        pending.add(routed)
-        self._taken.append(routed)
-        return self._bring(routed, located), routed.pending
+
+        def take() -> list[_AskedRows]:
+            located, pending = self.inner.take(routed.inner)
+            pending.add(routed)
+            return self._asked_rows(routed, located)
+
+        with uninterrupted():
+            rows = self.ranks.agree(take, "a batch was not taken, because of the card")
+            self._taken.append(routed)
+            return self._bring(routed, rows), routed.pending
 
     def look(self, request: Request) -> list[LocatedRows]:
-        routed = self.route(request)
-        return self._bring(routed, self.ranks.agree(
-            lambda: self.inner.look(routed.inner), "rows were not read, because of the card"))
+        with uninterrupted():
+            routed = self.route(request)
+            return self._bring(routed, self.ranks.agree(
+                lambda: self._asked_rows(routed, self.inner.look(routed.inner)),
+                "rows were not read, because of the card"))
 
     def read(self, group: int, flat: torch.Tensor) -> NoReturn:
         raise Error("a row of another process is read by a lookup of all ranks: call the "
@@ -240,19 +250,28 @@ class ShardedStore(Store):
         assert request is not None, "a code is that of a row"
         return request, order
 
-    def _bring(self, routed: RoutedBatch, inner: Sequence[LocatedRows]) -> list[LocatedRows]:
-        """The rows that this rank looks up, from their owners: list of LocatedRows."""
+    def _asked_rows(self, routed: RoutedBatch, inner: Sequence[LocatedRows]) -> list[_AskedRows]:
+        """The rows that ranks look up here, of each segment: list of (rows for each rank one after
+        the other, their numbers, whether the segment has each code of `asked`, their numbers)."""
         where = torch.cat([each.at for each in inner]) if inner else routed.inner_at
         first = torch.empty(len(routed.codes), dtype=where.dtype)
         first[routed.inner_at] = where  # every lookup of a row has the same place
         here = {segment.group: each for segment, each in zip(
             routed.inner.segments, inner, strict=True)}
-        located = []
+        found = []
         for segment in routed.request.segments:
-            asked, asked_of = self._of_group(segment.group, routed.asked, routed.asked_of)
             given, given_for = self._of_group(segment.group, routed.codes, routed.codes_for)
             with here[segment.group].lock:
                 rows = here[segment.group].rows.weights[first[given]]
+            found.append((rows, given_for, *self._of_group(
+                segment.group, routed.asked, routed.asked_of)))
+        return found
+
+    def _bring(self, routed: RoutedBatch, found: list[_AskedRows]) -> list[LocatedRows]:
+        """The rows that this rank looks up, from their owners: list of LocatedRows."""
+        located = []
+        for segment, (rows, given_for, asked, asked_of) in zip(
+                routed.request.segments, found, strict=True):
             rows = self.ranks.answer(rows, given_for, asked_of)
             among = asked.cumsum(0) - 1
             located.append(LocatedRows(Rows(rows), among[routed.at[segment.lookups]]))
