@@ -3,6 +3,7 @@
 As a script, started by torchrun with the name of a file and of cases, it is one of the ranks.
 """
 
+import os
 import re
 import signal
 import sys
@@ -393,6 +394,45 @@ def interrupted():
         failed_step(mode, failing(KeyboardInterrupt), "planted", f"of rank {last}")
 
 
+def parted():
+    """An error of a user's code at the last rank: the ranks make different calls, and all of them
+    learn so; their rows have the steps before."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for call in ("state_dict", "forward", "access_counts", "average_gradients"):
+        with hotrow.open("model", config=PLANNING) as device, ShardedEmbeddingBagCollection(
+                TABLES[:3], device, "freqcache", "sgd", RATE, seed=3) as shared:
+            top, (bags, _) = top_of(TABLES[:3]), draw(world, TABLES[:3])[0][rank]
+            shared(bags).square().sum().backward()
+            shared.optimizer.step()
+            before = {name: each.clone() for name, each in shared.state_dict().items()}
+            shared(bags).square().sum().backward()
+            other = {"state_dict": shared.state_dict, "forward": lambda: shared(bags),
+                     "access_counts": shared.access_counts,
+                     "average_gradients": lambda: average_gradients(top.parameters())}[call]
+            refused(other if rank == world - 1 else shared.optimizer.step,
+                    "different calls", "different calls")
+            shared.zero_grad()
+            for name, rows in shared.state_dict().items():
+                assert torch.equal(rows, before[name]), (call, name)
+
+
+def lost():
+    """The last rank ends: a call of another is an error, and its own rows have all steps."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    shared = ShardedEmbeddingBagCollection(TABLES[:3], None, "resident", "sgd", RATE, seed=3)
+    bags, _ = draw(world, TABLES[:3])[0][rank]
+    shared(bags).square().sum().backward()
+    shared.optimizer.step()
+    tables = [shard.tables.rows.array.clone() for shard in shared.store.sharding.shards]
+    if rank == world - 1:
+        os._exit(0)
+    refused(lambda: shared(bags), "", "does not reach another rank")
+    shared.close()
+    for here, shard in zip(tables, shared.store.sharding.shards, strict=True):
+        assert torch.equal(here, shard.tables.rows.array)
+    os._exit(0)  # the group cannot end in order
+
+
 def converted():
     """`convert(sharded=True)` trains as one rank does that takes the ranks' samples in turn."""
     rank, world, digests = dist.get_rank(), dist.get_world_size(), []
@@ -424,7 +464,7 @@ def main(path, *cases):
     found["planted"] = planted()
     found["wrapped"] = together(**CASES["resident"], wrapped=True)
     saved_and_read()
-    for check in (spoiled, misled, counted, converted, interrupted):
+    for check in (spoiled, misled, counted, converted, interrupted, parted):
         check()
     losses = [None] * dist.get_world_size()
     dist.all_gather_object(losses, {name: each["losses"] for name, each in found.items()})
@@ -432,7 +472,8 @@ def main(path, *cases):
         each["losses"] = [ranks[name] for ranks in losses]
     if dist.get_rank() == 0:
         torch.save(found, path)
-    dist.destroy_process_group()
+    dist.barrier()
+    lost()
 
 
 if __name__ == "__main__":

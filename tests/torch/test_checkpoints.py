@@ -2,12 +2,17 @@
 
 import copy
 import io
+import os
+import re
+import signal
+from contextlib import suppress
 
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from hotrow.contract.errors import Error
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
+from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
+from hotrow.torch.collection.contents import TableContents
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
@@ -175,3 +180,129 @@ def test_hooks_of_the_rows_optimizer_run_once():
     optimizer.load_state_dict(optimizer.state_dict())
     assert seen == ["state_dict_pre", "state_dict_post", "load_state_dict_pre",
                     "load_state_dict_post"]
+
+
+TABLES = [TableConfig("a", 50, 8), TableConfig("b", 40, 8), TableConfig("c", 30, 4)]
+
+
+def collection_of(mode, seed):
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    return HotEmbeddingBagCollection(TABLES, mode=mode, optimizer="adagrad", seed=seed, **card)
+
+
+def copied(collection):
+    return {name: each.clone() for name, each in collection.state_dict().items()}
+
+
+@pytest.mark.parametrize("wrong, words", [
+    (torch.zeros(31, 4), r"c.weight has shape \[31, 4\], and the table \[30, 4\]"),
+    (torch.zeros(30, 4, device="meta"), "c.weight is no tensor with contents"),
+    ([1.0], "c.weight is no tensor with contents, but list")])
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_a_wrong_table_leaves_all_as_they_were(mode, wrong, words):
+    with collection_of(mode, 1) as collection, collection_of("resident", 2) as other:
+        before, saved = copied(collection), copied(other)
+        saved["embedding_bags.c.weight"] = wrong
+        with pytest.raises(RuntimeError, match=words):
+            collection.load_state_dict(saved)
+        for name, values in before.items():
+            assert torch.equal(collection.state_dict()[name], values), name
+
+
+def test_a_wrong_table_of_a_converted_model_names_those_before():
+    model = nn.ModuleList([nn.EmbeddingBag(10, 8), nn.EmbeddingBag(9, 8), nn.EmbeddingBag(8, 8)])
+    saved = copy.deepcopy(model.state_dict())
+    saved["1.weight"] = torch.zeros(1, 8)
+    for each in model:
+        nn.init.zeros_(each.weight)
+    with convert(model, mode="resident"):
+        with pytest.raises(RuntimeError, match=r"(?s)1.weight has shape.*'0' were loaded before, "
+                                               r"and no other table"):
+            model.load_state_dict(saved)
+        assert [bool(each.weight.any()) for each in model] == [True, False, False]
+
+
+@pytest.mark.parametrize("act", [
+    lambda: (_ for _ in ()).throw(OSError("damaged")), lambda: signal.raise_signal(signal.SIGINT)],
+    ids=["error", "interrupt"])
+@pytest.mark.parametrize("what", ["rows", "state"])
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_a_load_that_fails_at_a_table_names_those_before(monkeypatch, mode, what, act):
+    """An interrupt waits until all are loaded."""
+    with collection_of(mode, 1) as collection, collection_of("resident", 2) as other:
+        saved, states, assign = copied(other), other.optimizer.state_dict(), TableContents.assign
+
+        def failing(self, name, *given, **named):
+            if name == "b":
+                act()
+            assign(self, name, *given, **named)
+
+        monkeypatch.setattr(TableContents, "assign", failing)
+        with pytest.raises((Error, KeyboardInterrupt), match=r"were loaded before, the last perhaps "
+                                                             r"in part|state of all") as found:
+            if what == "rows":
+                collection.load_state_dict(saved)
+            else:
+                collection.optimizer.load_state_dict(states)
+        whole = found.type is KeyboardInterrupt
+        names = {"'a'", "'b'", "'c'"} if whole else {"'a'", "'b'"}
+        said = set(re.findall("'.'", str(found.value)))
+        assert said == names or (whole and what == "state"), found.value
+        assert collection.saved.whole == whole
+        monkeypatch.undo()
+        if what == "rows":
+            for config in TABLES:
+                loaded = torch.equal(collection.table(config.name)[0], other.table(config.name)[0])
+                assert loaded == (whole or config.name == "a")
+        collection.load_state_dict(saved)
+        collection(IDS[0] % 30).sum().backward()
+        collection.optimizer.step()
+        assert collection.saved.whole
+
+
+@pytest.mark.parametrize("broken", [
+    {"param_groups": []}, {"access_counts": torch.zeros(2, dtype=torch.int64)}], ids=str)
+def test_a_damaged_state_of_the_optimizer_changes_nothing(broken):
+    with collection_of("freqcache", 1) as collection, collection_of("resident", 2) as other:
+        before = {name: each.clone() for name, each in collection.row_states().items()}
+        other(IDS[0] % 30).sum().backward()
+        other.optimizer.step()
+        with pytest.raises(IndexError):
+            collection.optimizer.load_state_dict({**other.optimizer.state_dict(), **broken})
+        for name, values in before.items():
+            assert torch.equal(collection.row_states()[name], values), name
+
+
+@pytest.mark.parametrize("owner, name", [
+    (torch, "save"), (os, "fdopen"), (os, "fsync"), (os, "chmod"), (os, "replace")],
+    ids=lambda each: getattr(each, "__name__", each))
+@pytest.mark.parametrize("kind", [OSError, KeyboardInterrupt])
+def test_a_save_that_fails_leaves_the_previous_file(tmp_path, monkeypatch, owner, name, kind):
+    checkpoint, real = Checkpoint(tmp_path / "saved"), getattr(owner, name)
+    checkpoint.save(batch=1)
+    for after in (False, True):
+        def failing(*given, after=after, **named):
+            if after:
+                real(*given, **named)
+            raise kind("no space on the disk")
+
+        with monkeypatch.context() as patched, suppress(kind):
+            patched.setattr(owner, name, failing)
+            checkpoint.save(batch=2)
+        written = 2 if name == "replace" and after else 1
+        assert checkpoint.load() == {"batch": written}
+        assert [each.name for each in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_distributed_checkpoint_that_does_not_load_leaves_the_model(tmp_path):
+    """If it loads into a copy of the state."""
+    run = Run("resident")
+    dcp.save(run.model.state_dict(), checkpoint_id=tmp_path, no_dist=True)
+    run.train(IDS[:2])
+    before = run.model[0].weight.clone()
+    damaged = next(tmp_path.glob("*.distcp"))
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    copies = copy.deepcopy(run.model.state_dict())
+    with pytest.raises(dcp.api.CheckpointException):
+        dcp.load(copies, checkpoint_id=tmp_path, no_dist=True)
+    assert torch.equal(run.model[0].weight, before)

@@ -19,6 +19,8 @@ import torch
 from hotrow import Error
 from hotrow.kernels.library import library
 from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, TableConfig, TrainPipeline
+from hotrow.torch.collection.contents import TableContents
+from hotrow.torch.store.resident import ResidentStore
 
 from tests.torch.test_invariant import NARROW
 from tests.torch.training import TABLES, draw, train
@@ -320,6 +322,29 @@ def test_sigkill_and_resume(tmp_path, mode):
     with pytest.warns(UserWarning, match="was not closed by the process that trained it"):
         found = resumable(tmp_path / "tables", tmp_path / "checkpoint", mode)
     assert found == resumable(tmp_path / "whole", tmp_path / "other", mode)
+
+
+@pytest.mark.parametrize("what", ["load", "step"])
+def test_files_of_a_load_or_step_that_reached_some_tables_are_not_complete(
+        tmp_path, monkeypatch, what):
+    configs = [TableConfig(name, 3000, dim, path=tmp_path / name)
+               for name, dim in (("user", 8), ("item", 4))]
+    with HotEmbeddingBagCollection(configs, None, "resident", "sgd", seed=1) as collection:
+        saved = {name: each.clone() for name, each in collection.state_dict().items()}
+        collection(torch.tensor([[7, 8]])).sum().backward()
+        owner, name, number = ((TableContents, "assign", 2) if what == "load"
+                               else (ResidentStore, "apply", 1))
+        method = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda self, *given, **named: (
+            method(self, *given, **named) if given[0] not in ("item", number) else 1 // 0))
+        with pytest.raises(Error, match=r"'user', 'item' were loaded|not reach the rows of 'item'"):
+            if what == "load":
+                collection.load_state_dict(saved)
+            else:
+                collection.optimizer.step()
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match="was not closed by the process that trained it"):
+        HotEmbeddingBagCollection(configs, None, "resident", "sgd").close()
 
 
 def test_a_copy_with_holes_is_allocated(config, tmp_path):

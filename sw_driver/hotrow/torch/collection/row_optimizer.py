@@ -187,15 +187,19 @@ class RowOptimizer(torch.optim.Optimizer):
         group, counts = state_dict["param_groups"][0], state_dict.get("access_counts")
         tuned = {name: group[name] for name in group if name != "params"}
         counts = None if counts is None else counts[:, counts[2] > 0]
-        with uninterrupted():
-            self._saved.load_row_states(state_dict["state"].get(0, {}))
-            try:
+        loaded = False
+        try:
+            with uninterrupted():
+                self._saved.load_row_states(state_dict["state"].get(0, {}))
+                loaded = True
                 self.param_groups[0] |= tuned
                 if counts is not None:
                     self._saved.load_access_counts(counts)
-            except BaseException as error:
-                raise_saying(error, "the state of all tables was loaded, and perhaps not the "
-                                    "parameter group and the access counts of the device")
+        except BaseException as error:
+            if not loaded:
+                raise
+            raise_saying(error, "the state of all tables was loaded, and perhaps not the parameter "
+                                "group and the access counts of the device")
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 
