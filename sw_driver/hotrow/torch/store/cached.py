@@ -182,7 +182,8 @@ class CachedStore(Store):
             return
         with self.stages.lock:
             while self.window.taken and self.window.taken[0].pending.done:
-                self._write_owed()
+                with self.lock:
+                    self._write_owed()
                 self._release(self.window.finish())
             self._copied = [each for each in self._copied if not each[1].done]
             self.stages.wake()

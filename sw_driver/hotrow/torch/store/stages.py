@@ -146,6 +146,12 @@ class Stages:
                         if stage >= 0:
                             self._run(stage)
                 deliver(pending)
+        except BaseException as error:
+            with self.lock:
+                if not self._threads and any(self._busy):  # it came before or after the stage
+                    self._busy = [False] * len(self.stages)
+                    self.fail(error)
+            raise
         finally:
             self.waited += self.clock() - started
 
