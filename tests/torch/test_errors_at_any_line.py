@@ -2,6 +2,7 @@
 
 import linecache
 import random
+import signal
 import sys
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
@@ -75,7 +76,7 @@ class ErrorAt:
 
     def said(self, call):
         """What the error of `call()` says, or None."""
-        before = sys.gettrace()
+        before, handler = sys.gettrace(), signal.getsignal(signal.SIGINT)
         sys.settrace(self)
         try:
             call()
@@ -83,6 +84,7 @@ class ErrorAt:
             return str(error)
         finally:
             sys.settrace(before)
+            signal.signal(signal.SIGINT, handler)  # the line may be one that restores it
         return None
 
 
