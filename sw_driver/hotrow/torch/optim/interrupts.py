@@ -56,7 +56,7 @@ def deliver(pending: Pending) -> None:
 
 
 def raise_saying(error: BaseException, what: str) -> NoReturn:
-    """Raise the error that is being handled again, and say `what` it changed: an exception as a
+    """Raise the error that is being handled again, and say `what` has changed: an exception as a
     DeviceError, an interrupt and the like as they are."""
     said = f"{str(error) or type(error).__name__}; {what}"
     if isinstance(error, Exception):
