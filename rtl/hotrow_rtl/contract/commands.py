@@ -99,8 +99,8 @@ COMMANDS = {command.opcode: command for command in (
             "Sum each bag of listed rows of registered tables to one row of their type; an empty "
             "bag gives zeros. A bag is not written if one of its rows is refused. If the list ends "
             "within a bag, this bag and all later ones are not written. If the table of the first "
-            "row is unknown or its rows are too long, no bag is written. An error of a bag's slot "
-            "has the index of the bag's first row."),
+            "row is unknown or its rows are too long, no bag is written. The error of the first "
+            "bag with one is reported; that of its slot has the index of its first row."),
     Command(Opcode.UPDATE, "move",
             ("source", "lengths", "targets", "gradients", "count", "gradient_count", "stride",
              "lr", "eps"), UpdateFlag,

@@ -71,8 +71,8 @@ def pool_rows(command, entries, lengths, slots, weights, tables, regions, memory
     Returns
     -------
     Outcome
-        The error of the first refused row or bag, else of the first invalid bag. A bag's error has
-        the position of the bag's first row and follows that row's error.
+        The error of the first bag that is refused or has a refused row, else of the first invalid
+        bag. A bag's error has the position of its first row, or of the next bag's if it is empty.
     """
     bags, ended, ended_at = complete_bags(lengths, length_faults, len(entries))
     lengths = lengths[:bags].astype(np.int64)
@@ -108,11 +108,12 @@ def pool_rows(command, entries, lengths, slots, weights, tables, regions, memory
 
     done = int(np.count_nonzero(written & (errors.status == Status.OK)))
     outcome = Outcome(ended, ended_at, entries=done, bytes=done * rows.row_bytes)
-    wrong = [(int(at), 0, int(at), rows.errors) for at in np.flatnonzero(refused)[:1]]
+    wrong = [(int(np.searchsorted(first + lengths, at, "right")), int(at), int(at), rows.errors)
+             for at in np.flatnonzero(refused)[:1]]
     failed = np.flatnonzero(pooled & (errors.status != Status.OK))
-    wrong += [(int(first[bag]), 1, int(bag), errors) for bag in failed[:1]]
+    wrong += [(int(bag), int(first[bag]), int(bag), errors) for bag in failed[:1]]
     if wrong:
-        outcome.error_index, _, at, found = min(wrong, key=lambda each: each[:3])
+        _, outcome.error_index, at, found = min(wrong, key=lambda each: each[0])
         outcome.status = Status(int(found.status[at]))
         outcome.error_address = int(found.address[at])
     return outcome

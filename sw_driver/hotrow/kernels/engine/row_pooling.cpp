@@ -87,7 +87,7 @@ private:
                 packed = place->rows.packed(row);
             }
             if (error == Status::OK) continue;
-            done.error.note(at, error, packed);
+            done.error.note(at, error, packed, bag);
             return false;
         }
         return true;
@@ -111,7 +111,7 @@ private:
             error = fault_status(here ? 0 : places.write(slot, to));
         }
         if (error != Status::OK) {
-            done.error.note(at, error, packed, 1 + bag);
+            done.error.note(at, error, packed, bag);
             return;
         }
         ++done.entries;

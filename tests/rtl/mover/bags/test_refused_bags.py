@@ -101,6 +101,15 @@ def test_first_row_without_gradients(monkeypatch):
                         refused(KINDS["update bf16 of 48 bytes"], 0, 2)["length fault"]])
 
 
+@pytest.mark.slow
+def test_an_empty_bag_is_refused_before_a_row_of_the_next(monkeypatch):
+    """Both errors have the index of that row."""
+    pool = Pool(1, [0], [0, 2, 3], LISTED, rows=12)
+    pool.targets[0] = OUTSIDE
+    pool.entries["row"][0] = OUTSIDE
+    check(monkeypatch, [pool])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind, bag", [
     pytest.param(kind, bag, id=f"{kind}, {place} bag") for kind in KINDS
