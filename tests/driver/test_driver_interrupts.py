@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 import hotrow
@@ -175,7 +176,10 @@ def test_at_any_time(device, table):
                     futures = list(gathers(device, table, rng))
                     for future, _ in futures:
                         future.result()
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, hotrow.Error) as error:
+                # Python's threading may fail by an interrupt that comes as it starts a thread.
+                assert isinstance(error, KeyboardInterrupt) or "KeyboardInterrupt" in "".join(
+                    traceback.format_exception(error)), error
                 interrupts += 1
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)

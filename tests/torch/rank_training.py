@@ -407,7 +407,7 @@ def parted():
             before = {name: each.clone() for name, each in shared.state_dict().items()}
             shared(bags).square().sum().backward()
             other = {"state_dict": shared.state_dict, "forward": lambda: shared(bags),
-                     "access_counts": shared.access_counts,
+                     "access_counts": shared.cache.access_counts,
                      "average_gradients": lambda: average_gradients(top.parameters())}[call]
             refused(other if rank == world - 1 else shared.optimizer.step,
                     "different calls", "different calls")

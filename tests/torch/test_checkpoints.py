@@ -263,13 +263,13 @@ def test_a_load_that_fails_at_a_table_names_those_before(monkeypatch, mode, what
     {"param_groups": []}, {"access_counts": torch.zeros(2, dtype=torch.int64)}], ids=str)
 def test_a_damaged_state_of_the_optimizer_changes_nothing(broken):
     with collection_of("freqcache", 1) as collection, collection_of("resident", 2) as other:
-        before = {name: each.clone() for name, each in collection.row_states().items()}
+        before = {name: each.clone() for name, each in collection.saved.row_states().items()}
         other(IDS[0] % 30).sum().backward()
         other.optimizer.step()
         with pytest.raises(IndexError):
             collection.optimizer.load_state_dict({**other.optimizer.state_dict(), **broken})
         for name, values in before.items():
-            assert torch.equal(collection.row_states()[name], values), name
+            assert torch.equal(collection.saved.row_states()[name], values), name
 
 
 @pytest.mark.parametrize("owner, name", [

@@ -130,8 +130,9 @@ def steps_fail(name, every):
                 return places
             places.append(error.place)
             whole = compare(weights(collection), before, after, said, error.place)
-            assert "perhaps" in (said or "") or whole == (collection.steps == STEPS), error.place
-            staged = [each.values is not None for each in collection.staged()]
+            stepped = collection.staging.steps == STEPS
+            assert "perhaps" in (said or "") or whole == stepped, error.place
+            staged = [each.values is not None for each in collection.staging.all]
             collection.optimizer.step()
             if "perhaps" not in (said or "") and (whole or any(staged)):
                 found = weights(collection)
@@ -184,7 +185,7 @@ def test_loads(name, what, every):
         with suppress(ValueError, DeviceError, KeyboardInterrupt), opened(name) as collection:
             train(collection, slice(2))
             before = weights(collection)
-            states = {key: each.clone() for key, each in collection.row_states().items()}
+            states = {key: each.clone() for key, each in collection.saved.row_states().items()}
             error = ErrorAt(number, kind)
             said = error.said(lambda collection=collection: (
                 collection.load_state_dict(saved) if what == "rows"
@@ -196,5 +197,5 @@ def test_loads(name, what, every):
                 compare(weights(collection), before, after, said, error.place)
             else:
                 assert weights(collection).keys() == before.keys()
-                compare(collection.row_states(), states, state["state"][0], said, error.place)
+                compare(collection.saved.row_states(), states, state["state"][0], said, error.place)
     assert len(places) > 100 // every
