@@ -159,8 +159,9 @@ struct Sets {
 
     static int first_of(uint32_t ways) { return __builtin_ctz(ways); }
 
-    static void find(const Directory &d, const Stream &stream, uint32_t *slots,
-                     std::vector<uint32_t> &missed) {
+    // Call visit(chunk, i) for each lookup, in order, with its sets in the cache.
+    template <class Visit>
+    static void each(const Directory &d, const Stream &stream, const Visit &visit) {
         Chunk chunks[2];
         begin(d, stream, chunks[0]);
         for (uint32_t from = 0, turn = 0; from < stream.count; from += CHUNK, turn ^= 1) {
@@ -168,38 +169,36 @@ struct Sets {
             load(d, stream, from + CHUNK, chunks[turn ^ 1]);
             for (uint32_t i = 0; i < chunk.count; ++i) {
                 if (i < next.count) fetch(d, next, i);
-                const Found found = match_all(d, chunk, i);
-                uint32_t slot = NO_SLOT;
-                if (found.any()) slot = slot_of(chunk.sets[found.choice()][i], found.way());
-                else missed.push_back(chunk.positions[i]);
-                slots[chunk.positions[i]] = slot;
+                visit(chunk, i);
             }
         }
     }
 
+    static void find(const Directory &d, const Stream &stream, uint32_t *slots,
+                     std::vector<uint32_t> &missed) {
+        each(d, stream, [&](const Chunk &chunk, uint32_t i) {
+            const Found found = match_all(d, chunk, i);
+            uint32_t slot = NO_SLOT;
+            if (found.any()) slot = slot_of(chunk.sets[found.choice()][i], found.way());
+            else missed.push_back(chunk.positions[i]);
+            slots[chunk.positions[i]] = slot;
+        });
+    }
+
     static uint64_t mark(const Directory &d, const Stream &stream, uint16_t batch,
                          uint16_t newest_stamp) {
-        Chunk chunks[2];
         uint64_t hits = 0;
         const uint16_t age = static_cast<uint16_t>(newest_stamp - batch);
-        begin(d, stream, chunks[0]);
-        for (uint32_t from = 0, turn = 0; from < stream.count; from += CHUNK, turn ^= 1) {
-            const Chunk &chunk = chunks[turn], &next = chunks[turn ^ 1];
-            load(d, stream, from + CHUNK, chunks[turn ^ 1]);
-            for (uint32_t i = 0; i < chunk.count; ++i) {
-                if (i < next.count) fetch(d, next, i);
-                const Found found = match_all(d, chunk, i);
-                if (!found.any()) continue;
-                const int choice = found.choice();
-                uint16_t *needed = block(d, chunk.sets[choice][i]).needed +
-                                   found.way();
-                // Threads that mark the same batch store the same stamp.
-                const uint16_t held =
-                    static_cast<uint16_t>(newest_stamp - __atomic_load_n(needed, __ATOMIC_RELAXED));
-                if (age < held) __atomic_store_n(needed, batch, __ATOMIC_RELAXED);
-                ++hits;
-            }
-        }
+        each(d, stream, [&](const Chunk &chunk, uint32_t i) {
+            const Found found = match_all(d, chunk, i);
+            if (!found.any()) return;
+            uint16_t *needed = block(d, chunk.sets[found.choice()][i]).needed + found.way();
+            // Threads that mark the same batch store the same stamp.
+            const uint16_t held =
+                static_cast<uint16_t>(newest_stamp - __atomic_load_n(needed, __ATOMIC_RELAXED));
+            if (age < held) __atomic_store_n(needed, batch, __ATOMIC_RELAXED);
+            ++hits;
+        });
         return hits;
     }
 
@@ -368,30 +367,23 @@ struct Sets {
         const uint16_t unheld = static_cast<uint16_t>(newest - static_cast<uint16_t>(pass.retired));
         const Tag dirty = pass.policy.writes ? DIRTY : 0;
         uint64_t hits = 0, fresh = 0;
-        Chunk chunks[2];
-        begin(d, stream, chunks[0]);
-        for (uint32_t from = 0, turn = 0; from < stream.count; from += CHUNK, turn ^= 1) {
-            const Chunk &chunk = chunks[turn], &next = chunks[turn ^ 1];
-            load(d, stream, from + CHUNK, chunks[turn ^ 1]);
-            for (uint32_t i = 0; i < chunk.count; ++i) {
-                if (i < next.count) fetch(d, next, i);
-                const Found found = match_all(d, chunk, i);
-                const int choice = found.choice(), way = found.any() ? found.way() : 0;
-                Block &here = block(d, chunk.sets[found.any() ? choice : 0][i]);
-                const uint16_t held = static_cast<uint16_t>(
-                    newest - __atomic_load_n(here.needed + way, __ATOMIC_RELAXED));
-                if (!found.any() || held >= unheld || (here.tags[way] & dirty) != dirty) {
-                    others.push_back(chunk.positions[i]);
-                    continue;
-                }
-                if (age < held) __atomic_store_n(here.needed + way, planned, __ATOMIC_RELAXED);
-                uint16_t *const used = here.used + way;
-                if (__atomic_load_n(used, __ATOMIC_RELAXED) != planned)
-                    fresh += __atomic_exchange_n(used, planned, __ATOMIC_RELAXED) != planned;
-                ++hits;
-                pass.slots[chunk.positions[i]] = slot_of(chunk.sets[choice][i], way);
+        each(d, stream, [&](const Chunk &chunk, uint32_t i) {
+            const Found found = match_all(d, chunk, i);
+            const int choice = found.any() ? found.choice() : 0, way = found.any() ? found.way() : 0;
+            Block &here = block(d, chunk.sets[choice][i]);
+            const uint16_t held = static_cast<uint16_t>(
+                newest - __atomic_load_n(here.needed + way, __ATOMIC_RELAXED));
+            if (!found.any() || held >= unheld || (here.tags[way] & dirty) != dirty) {
+                others.push_back(chunk.positions[i]);
+                return;
             }
-        }
+            if (age < held) __atomic_store_n(here.needed + way, planned, __ATOMIC_RELAXED);
+            uint16_t *const used = here.used + way;
+            if (__atomic_load_n(used, __ATOMIC_RELAXED) != planned)
+                fresh += __atomic_exchange_n(used, planned, __ATOMIC_RELAXED) != planned;
+            ++hits;
+            pass.slots[chunk.positions[i]] = slot_of(chunk.sets[choice][i], way);
+        });
         pass.hits += hits;
         pass.resident_rows += fresh;
     }
