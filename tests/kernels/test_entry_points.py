@@ -206,6 +206,15 @@ def test_sizes_and_pointers(library, name):
             assert all(map(np.array_equal, before, arrays(name, arguments))), f"{name}: {key}"
 
 
+@pytest.mark.parametrize("name, structure, stride, least", [
+    ("pool_forward", "bags", "row_stride", 16), ("copy_rows", None, "target_stride", 8)])
+def test_rows_that_are_written_share_no_memory(library, name, structure, stride, least):
+    for value in (0, least - 1, least):
+        arguments = CALLS[name]()
+        (arguments[structure][1] if structure else arguments)[stride] = value
+        assert (call(library, name, arguments) is None) == (value < least), value
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_two_at_a_time(library, name):
     for one, other in combinations(spoils(name), 2):

@@ -71,6 +71,6 @@ def test_random_calls(sanitizer, threads, cases):
 @pytest.mark.parametrize("suite", SUITES)
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_suites(sanitizer, suite):
-    assert " passed" in run("pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--timeout",
-                            "3600", "-m", "not slow and not long", *SUITES[suite],
+    assert " passed" in run("pytest", "-q", "-x", "-s", "-n", "0", "-p", "no:cacheprovider",
+                            "--timeout", "3600", "-m", "not slow and not long", *SUITES[suite],
                             sanitizer=sanitizer)
