@@ -132,7 +132,8 @@ extern "C" int64_t pool_forward(const Table *table, const Bags *bags, Integers s
         !slots.holds(bags->lookups) || !apart(bags->features, feature_stride) ||
         !apart(bags->samples, sample_stride) ||
         !holds(pooled, bags->features * bags->samples, table->dim) ||
-        !holds_rows(pooled, bags->samples, bags->row_stride, table->dim, false))
+        (bags->features &&
+         !holds_rows(pooled, bags->samples, bags->row_stride, table->dim, false)))
         return REFUSED;
     if (!bags->sound()) return -1;
     int64_t wrong = -1;
