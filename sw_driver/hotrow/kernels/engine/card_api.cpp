@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "../rows.hpp"
 #include "card.hpp"
 
 namespace {
@@ -13,7 +14,6 @@ namespace {
 using hotrow::engine::Card;
 using Handle = uintptr_t;
 
-constexpr int MOST_THREADS = 1024;
 constexpr double LONGEST_WAIT = 1e6;  // seconds
 
 struct Opened {
