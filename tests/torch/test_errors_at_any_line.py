@@ -149,6 +149,44 @@ def test_steps(name, every):
     assert len(steps_fail(name, every)) > 200 // every
 
 
+def learns_fail(name, every):
+    """The places of errors in learn(): no row changes, and a step that follows is right, or is
+    refused with that error."""
+    places, optimizer = [], "sgd" if name == "pooled" else "adagrad"
+    with opened("resident", optimizer=optimizer) as whole:
+        train(whole, slice(STEPS - 1))
+        before = weights(whole)
+        train(whole, slice(STEPS - 1, None))
+        after = weights(whole)
+    ranked = {config.name: torch.arange(config.num_embeddings // 3) for config in TABLES}
+    for number, kind in numbers(every):
+        with warnings.catch_warnings(), opened(name, optimizer=optimizer) as collection:
+            warnings.simplefilter("ignore")
+            train(collection, slice(STEPS - 1))
+            error = ErrorAt(number, kind)
+            said = error.said(lambda collection=collection: collection.learn(ranked))
+            if error.place is None:
+                return places
+            places.append(error.place)
+            assert compare(weights(collection), before, before, said, error.place), error.place
+            expected = after
+            try:
+                train(collection, slice(STEPS - 1, None))
+            except BaseException as refusal:
+                assert "planted" in str(refusal), error.place
+                expected = before
+            assert compare(weights(collection), expected, expected, said, error.place), error.place
+            with suppress(ValueError, DeviceError, KeyboardInterrupt):
+                collection.close()  # it repeats the error
+    return places
+
+
+@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", sorted(set(MODES) - {"resident"}))
+def test_learning(name, every):
+    assert len(learns_fail(name, every)) > 100 // every
+
+
 def lost_after_the_update(monkeypatch):
     write = cached.CachedStore._write_owed
 
