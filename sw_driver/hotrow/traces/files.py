@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..contract.extras import advice
+from ..ids.initial import string_ids
 from .trace import TraceError
 
 if TYPE_CHECKING:  # which takes long to load
     import polars
 
 LARGEST_ID, LARGEST_HASHED = 2**32 - 1, 2**63 - 1
+_ANY_IDS = "hotrow train takes any id with --any-ids ROWS --mode scratchpipe"
 
 
 def read_text(path: str | Path, header: bool) -> "polars.DataFrame":
@@ -95,18 +97,36 @@ def integers(text: "polars.Series", name: str, first_line: int,
     TraceError
         Naming the line of a cell that is not an integer.
     """
-    def read(cells: "polars.Series") -> tuple["polars.Series", "polars.Series"]:
-        found = cells.str.strip_chars().str.to_integer(base=base, strict=False)
-        return found, (found.is_null() & text.is_not_null()).arg_true()
-
-    numbers, wrong = read(text)
-    if len(wrong) and base == 10:  # pandas writes 24 as 24.0 in a column with an empty cell
-        numbers, wrong = read(text.str.replace(r"\.0+$", ""))
+    cells = _whole(text) if base == 10 else text.str.strip_chars()
+    numbers = cells.str.to_integer(base=base, strict=False)
+    wrong = (numbers.is_null() & text.is_not_null()).arg_true()
     if len(wrong):
         kind = "an integer" if base == 10 else f"a base-{base} number"
         raise _cell(name, first_line, wrong[0], text[int(wrong[0])], f"expected {kind}",
-                    ": number the values from 0, as pandas.factorize does")
+                    f": {_ANY_IDS}; or number the values from 0, as pandas.factorize does"
+                    if base == 10 else "")
     return numbers.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _whole(text: "polars.Series") -> "polars.Series":
+    """Cells without what surrounds an integer: pandas writes 24.0 in a column with empty cells."""
+    return text.str.strip_chars().str.replace(r"\.0+$", "")
+
+
+def any_ids(text: "polars.Series") -> NDArray[np.int64]:
+    """Cells as ids of 64 bits, which need not be rows: int64[N].
+
+    An integer is its own id, if all cells are integers of 64 bits or empty. Else the ids are those
+    that `hotrow.torch.ids_of` gives strings. An empty cell has the id of the empty string.
+    """
+    import polars
+
+    signed, unsigned = (_whole(text).cast(dtype, strict=False)
+                        for dtype in (polars.Int64, polars.UInt64))
+    numbers = signed.zip_with(signed.is_not_null(), unsigned.reinterpret(signed=True))
+    if (numbers.is_null() & text.is_not_null()).any():
+        return string_ids([(cell or "").encode() for cell in text])
+    return numbers.fill_null(int(string_ids([b""])[0])).to_numpy().astype(np.int64)
 
 
 def ids(text: "polars.Series", name: str, first_line: int,
@@ -118,7 +138,7 @@ def ids(text: "polars.Series", name: str, first_line: int,
         (missing, "expected an id, the cell is empty"),
         (numbers < 0, "an id cannot be negative"),
         (numbers > (LARGEST_ID if hash_rows is None else LARGEST_HASHED),
-         f"an id is at most {LARGEST_ID}, unless --hash-rows N hashes the ids"),
+         f"an id is at most {LARGEST_ID}, unless --hash-rows N hashes the ids; {_ANY_IDS}"),
     )
     for wrong, complaint in checks:
         if wrong.any():
