@@ -106,6 +106,7 @@ def test_a_bag_that_no_length_can_tell(monkeypatch):
     ({"label": "visit"}, "column 'visit', line 2: a label is 0 or 1, not 'a'"),
     ({"dense": ("visit",)}, "column 'visit', line 2: expected a finite number, not 'a'"),
     ({"rows": (3, 7)}, "column 'item', line 2: id 7 in a table of 7 rows"),
+    ({"ids": ("visit",)}, "expected an integer, not 'a': hotrow train takes any id with --any-ids"),
     ({"rows": (3,)}, "1 row counts for 2 id columns"),
 ])
 def test_wrong_columns(log, changes, message):
@@ -115,9 +116,9 @@ def test_wrong_columns(log, changes, message):
 
 @pytest.mark.parametrize("cell, message", [
     ("-4", "an id cannot be negative, not '-4'"),
-    ("", "expected an id, the cell is empty"),
-    ("4294967296", "an id is at most 4294967295, unless --hash-rows N hashes the ids; hotrow train "
-     "takes any id with --any-ids ROWS --mode scratchpipe, not"),
+    ("", "expected an id, the cell is empty: hotrow train takes any id with --any-ids ROWS"),
+    ("4294967296", "an id is at most 4294967295, unless --hash-rows N hashes the ids, not "
+     "'4294967296': hotrow train takes any id with --any-ids ROWS --mode scratchpipe"),
     ("99999999999999999999", "expected an integer, not '99999999999999999999'"),
     ("1e3", "expected an integer, not '1e3'"),
 ])
@@ -130,6 +131,7 @@ def test_wrong_ids(tmp_path, cell, message):
 
 @pytest.mark.parametrize("content, message", [
     ("", "is empty"),
+    ("click|user\n0|1\n", "no column 'user': .*: separate columns by tabs, commas or semicolons"),
     ("click\tuser\titem\tprice\n", "has a header and no rows"),
     ("click\tuser\titem\tprice\n0\t1\t2\t3\t4\t5\n", "no table of columns separated by"),
 ])
@@ -190,9 +192,10 @@ def test_any_ids_of_files(tmp_path, ending):
 
 def test_parquet(tmp_path):
     path = tmp_path / "log"
-    polars.DataFrame({"user": [7, 9], "price": [0.5, 1.5]}).write_parquet(path)
-    samples = open_trace(str(path), ["user"], dense=["price"]).batch(0, 2)
-    assert samples.ids.ravel().tolist() == [7, 9]
+    polars.DataFrame({"user": [7, 9], "price": [0.5, 1.5], "click": [True, False],
+                      "tags": [[1], [2, 3]]}).write_parquet(path)
+    samples = open_trace(str(path), ["user"], "click", ["price"]).batch(0, 2)
+    assert samples.ids.ravel().tolist() == [7, 9] and samples.label.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("content, message", [

@@ -189,6 +189,14 @@ def test_wrong_options_of_raw_ids(train, raw, options, message):
     assert (code, out) == (2, "") and message in err and err.count("\n") == 1
 
 
+def test_a_refusal_loads_no_pytorch(raw):
+    code = ("import sys; from hotrow.command.cli import main; "
+            "print(main(sys.argv[1:]), 'torch' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code, "train", *map(str, raw)],
+                          capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"], done.stderr
+
+
 @pytest.mark.parametrize("options, message", [
     (["--mode", "scratchpipe", "--any-ids", 9], "zipf:1.05:300' is generated, with ids from 0: "
      "leave --any-ids out"),

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..contract.extras import advice
-from ..ids.initial import string_ids
 from .trace import TraceError
 
 if TYPE_CHECKING:  # which takes long to load
@@ -32,20 +31,22 @@ def read_text(path: str | Path, header: bool) -> "polars.DataFrame":
     Returns
     -------
     polars.DataFrame
-        String columns; an empty cell is null.
+        String columns; an empty cell is null. Nested columns of Parquet are left out.
     """
-    try:
-        import polars
-    except ModuleNotFoundError as missing:
-        raise TraceError(f"reading a trace file {advice(missing)}") from missing
     path = Path(path)
     if path.is_dir():
         raise TraceError(f"{path} is a folder: name a file in it")
     if not path.is_file():
         raise TraceError(f"no trace file {path}")
     try:
+        import polars
+    except ModuleNotFoundError as missing:
+        raise TraceError(f"reading a trace file {advice(missing)}") from missing
+    try:
         if (first := _first_line(path)).startswith(b"PAR1"):
-            frame = polars.read_parquet(path).cast(polars.String)
+            frame = polars.read_parquet(path)
+            frame = frame.select(name for name, dtype in frame.schema.items()
+                                 if not dtype.is_nested()).cast(polars.String)
         else:
             if b"\0" in first:
                 raise TraceError(f"{path} is no text: expected columns separated by tabs, commas "
@@ -121,6 +122,8 @@ def any_ids(text: "polars.Series") -> NDArray[np.int64]:
     """
     import polars
 
+    from ..ids.initial import string_ids  # with PyTorch, whose loading takes seconds
+
     signed, unsigned = (_whole(text).cast(dtype, strict=False)
                         for dtype in (polars.Int64, polars.UInt64))
     numbers = signed.zip_with(signed.is_not_null(), unsigned.reinterpret(signed=True))
@@ -138,18 +141,18 @@ def ids(text: "polars.Series", name: str, first_line: int,
         (missing, "expected an id, the cell is empty"),
         (numbers < 0, "an id cannot be negative"),
         (numbers > (LARGEST_ID if hash_rows is None else LARGEST_HASHED),
-         f"an id is at most {LARGEST_ID}, unless --hash-rows N hashes the ids; {_ANY_IDS}"),
+         f"an id is at most {LARGEST_ID}, unless --hash-rows N hashes the ids"),
     )
     for wrong, complaint in checks:
         if wrong.any():
             at = int(wrong.argmax())
-            raise _cell(name, first_line, at, text[at], complaint)
+            raise _cell(name, first_line, at, text[at], complaint, f": {_ANY_IDS}")
     return (numbers if hash_rows is None else numbers % hash_rows).astype(np.uint32)
 
 
 def labels(text: "polars.Series", name: str, first_line: int) -> NDArray[np.float32]:
-    """Cells as labels, as float32[N] of 0 and 1."""
-    numbers = _floats(text)
+    """Cells as labels, as float32[N] of 0 and 1, which may be written false and true."""
+    numbers = _floats(text.replace(["true", "True", "false", "False"], ["1", "1", "0", "0"]))
     wrong = ~np.isin(numbers, (0.0, 1.0))
     if wrong.any():
         at = int(wrong.argmax())

@@ -108,7 +108,8 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
                          f"{there}")
     for name in (*ids, *dense, *((label,) if label else ()), *((bag,) if bag else ())):
         if name not in frame.columns:
-            raise TraceError(f"{path} has no column {name!r}: there are {there}")
+            raise TraceError(f"{path} has no column {name!r}: there are {there}" + (
+                ": separate columns by tabs, commas or semicolons" * (frame.width == 1)))
     numbers: Ids
     if any_ids is not None:
         numbers = np.stack([files.any_ids(frame[name]) for name in ids], axis=1)
