@@ -36,7 +36,7 @@ class Lists(Elaboratable):
                      words=WORDS)
         m.d.comb += [
             Assert(bus.rready),
-            Assert(~port.idle | ~bus.arvalid & ~sum(owed).any()),
+            Assert(~port.idle | port.stopped | ~bus.arvalid & ~sum(owed).any()),
             Cover(owed[0].any() & owed[1].any()),
             Cover(port.stopped),
         ]

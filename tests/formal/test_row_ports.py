@@ -47,7 +47,7 @@ def any_timeout(m, port):
     m.d.sync += restart.eq(flush.restart)
     m.d.comb += [
         flush.restart.eq(AnySeq(1)),
-        flush.drained.eq(port.idle),
+        flush.drained.eq(port.idle | port.stopped),
         port.restart.eq(restart),
         Cover(port.stopped),
     ]

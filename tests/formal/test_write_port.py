@@ -40,7 +40,7 @@ class Results(Elaboratable):
             m.d.comb += Assert(~client.beats.ready | client.beats.valid | own.discarding)
         m.d.comb += [
             Assert(bus.bready),
-            Assert(~port.idle | ~bus.awvalid & (owed == 0)),
+            Assert(~port.idle | port.stopped | ~bus.awvalid & (owed == 0)),
             Cover(port.stopped & bus.wvalid & (bus.wstrb == 0)),
         ]
         return m
