@@ -205,7 +205,7 @@ ELSEWHERE = {
 
 
 def units():
-    """Names of the components of the card and the boards that have an input `restart` or `clear`."""
+    """Names of the components of card and boards that have an input `restart` or `clear`."""
     for package in (hotrow_rtl, hotrow_boards):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             members = vars(import_module(module.name)).values()
