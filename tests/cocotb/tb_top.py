@@ -124,7 +124,7 @@ class Card:
             rules.cycle(value, bool(dut.rst.value))
 
     def check(self):
-        """Every master has moved and obeyed the rules, and nothing is in flight."""
+        """Every master has obeyed the rules, and nothing is in flight."""
         for name, rules in self.rules.items():
             assert not rules.broken, f"{name}: {rules.broken[:5]}"
             assert rules.idle, f"{name}: a burst was not answered"

@@ -208,8 +208,9 @@ def units():
     """Names of the components of card and boards that have an input `restart` or `clear`."""
     for package in (hotrow_rtl, hotrow_boards):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            members = vars(import_module(module.name)).values()
-            for each in members if module.name != "hotrow_rtl.export.pcie_phy" else ():
+            if module.name == "hotrow_rtl.export.pcie_phy":  # a program for LitePCIe's Python
+                continue
+            for each in vars(import_module(module.name)).values():
                 if (inspect.isclass(each) and issubclass(each, wiring.Component)
                         and each.__module__ == module.name
                         and re.search(r'\b(restart|clear)"?: In\(1', inspect.getsource(each))):
@@ -222,8 +223,7 @@ def test_every_unit_with_a_restart_is_restarted():
     assert set(units()) == tested | PARTS.keys() | ELSEWHERE.keys()
     assert not tested & (PARTS.keys() | ELSEWHERE.keys()) and set(PARTS.values()) <= tested
     for file in ELSEWHERE.values():
-        assert "restart" in (text := (Path(__file__).parents[1] / file).read_text()) or (
-            "clear" in text)
+        assert re.search("restart|clear", (Path(__file__).parents[1] / file).read_text()), file
 
 
 @pytest.mark.parametrize("name", CASES)
