@@ -4,6 +4,7 @@ import json
 import re
 from argparse import Namespace
 from dataclasses import replace
+from itertools import combinations, product
 
 import pytest
 from hotrow.command.cli import main
@@ -83,6 +84,38 @@ def test_default_rows_fit_the_memory(kind, name):
             row_bytes=size, bag=20, rows=None, table_rows=None, memory="litedram", seed=0), config)
         total = (work.table_rows + KINDS[kind].dense_rows(work)) * size
         assert total <= dram_bytes(config) - (4 << 20), "rings and lists need room, too"
+
+
+@pytest.mark.parametrize("more", [("--table-rows", 2_000_000), ("--moved-rows", 1_000_000)])
+def test_rows_beyond_the_dram_are_refused_before_anything_is_built(bench, more):
+    code, out, err = bench("gather", "--preset", "ecp5", "--memory", "litedram", *more)
+    assert code == 2 and not out and re.fullmatch(
+        r"hotrow: error: a table of \d+ rows .* the DRAM of --memory litedram has 67108864: lower "
+        r"--table-rows or --moved-rows\n", err)
+
+
+PAIRS = {"--preset": PRESETS, "--row-bytes": (16, 64, 4096), "--bag": (1, 7), "--ports": (1, 8),
+         "--outstanding": (1, 1024), "--clock-mhz": (1, 2000), "--moved-rows": (1, 300),
+         "--table-rows": (1, 5000), "--memory": ("ddr3", "litedram"), "--latency": (1,),
+         "--transport": ("model", "cpu", "sim:9"), "--threads": (2,), "--seed": (5,)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_pair_of_options_runs_or_is_refused_in_one_line(bench, monkeypatch, kind):
+    monkeypatch.setattr(moves, "_cpu_seconds", lambda *_: {"numpy": 1.0})
+    monkeypatch.setattr(moves, "ROUNDS", 2)
+    ran = refused = 0
+    for names in combinations(PAIRS if KINDS[kind].arithmetic else PAIRS.keys() - {"--bag"}, 2):
+        for values in product(*map(PAIRS.get, names)):
+            given = {"--preset": "tiny", "--transport": "model", "--moved-rows": 30,
+                     "--table-rows": 500} | dict(zip(names, values, strict=True))
+            code, out, err = bench(kind, *(each for pair in given.items() for each in pair))
+            last = err.rpartition("\r")[2].strip().splitlines()
+            assert code == 0 or (code == 2 and not out and len(last) == 1
+                                 and last[0].startswith("hotrow: error: ")), (given, code, err)
+            ran, refused = ran + (code == 0), refused + (code == 2)
+    assert ran > 100 and refused > 50
 
 
 def test_more_rows_than_the_table_has(bench):

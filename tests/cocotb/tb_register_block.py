@@ -9,7 +9,7 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import IDENTITY, VERSION
 from hotrow_rtl.contract.registers import GEOMETRY, REGISTERS, Access, registers_of
 
-from tests.support.cosim.memory_ports import number, reset
+from tests.support.cosim.pins import number, reset
 
 CONFIG = preset("tiny")
 INPUTS = ("queues__{}__tail", "queues__{}__head", "queues__{}__completed", "queues__{}__state",

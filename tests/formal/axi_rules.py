@@ -47,6 +47,15 @@ def legal_burst(m, config, valid, address, length, size, kind, *, longest):
         ]
 
 
+def restart_ends(m, port, own):
+    """Assert that a port which drains waits for its memory until its time-out, and no longer."""
+    waits = Signal(6)
+    m.d.sync += waits.eq(0)
+    with m.If(own.draining & ~port.stopped & ~own.watchdog.progress & ~port.restart):
+        m.d.sync += waits.eq(waits + 1)
+    m.d.comb += Assert((port.timeout == 0) | (waits <= port.timeout + 1))
+
+
 def reads(m, config, bus, *, longest, ids, outstanding, words):
     """Assert the rules of a read master; drive the inputs like a memory.
 

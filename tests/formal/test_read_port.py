@@ -8,7 +8,7 @@ from hotrow_rtl.memory.burst_scheduler import BurstScheduler
 from hotrow_rtl.memory.read_client import ReadClientBuffer
 from hotrow_rtl.memory.read_port import DmaReadPort
 
-from tests.formal.axi_rules import reads
+from tests.formal.axi_rules import reads, restart_ends
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
@@ -36,7 +36,7 @@ class Lists(Elaboratable):
                      words=WORDS)
         m.d.comb += [
             Assert(bus.rready),
-            Assert(~port.idle | ~bus.arvalid & ~sum(owed).any()),
+            Assert(~port.idle | port.stopped | ~bus.arvalid & ~sum(owed).any()),
             Cover(owed[0].any() & owed[1].any()),
             Cover(port.stopped),
         ]
@@ -59,7 +59,9 @@ class Lists(Elaboratable):
                                   - appears * (bus.arlen + 1))
             with m.If(port.restart):
                 m.d.sync += wanted.eq(0)
-        for client in opened(port).clients:
+        own = opened(port)
+        restart_ends(m, port, own)
+        for client in own.clients:
             beats = opened(client).buffer.i
             m.d.comb += Assert(~beats.valid | beats.ready)  # space was reserved
         return m
@@ -102,6 +104,7 @@ BUGS = {
     "beyond the list": (
         BurstScheduler, "Mux(final, last[:width] - word[:width], ~word[:width] & mask)",
         "~word[:width] & mask"),
+    "drains for ever": (DmaReadPort, "waiting.eq(~empty)", "waiting.eq(~empty & ~draining)"),
     "request after restart": (BurstScheduler, "with m.If(self.drop | self.clear):",
                               "with m.If(self.drop):"),
 }

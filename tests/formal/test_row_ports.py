@@ -13,7 +13,7 @@ from hotrow_rtl.mover.port.page_splitter import PageSplitter, crosses_page
 from hotrow_rtl.mover.port.payloads import buffer_words, pending_writes
 from hotrow_rtl.mover.port.reorder_buffer import ReorderBuffer
 
-from tests.formal.axi_rules import reads, writes
+from tests.formal.axi_rules import reads, restart_ends, writes
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
@@ -47,7 +47,7 @@ def any_timeout(m, port):
     m.d.sync += restart.eq(flush.restart)
     m.d.comb += [
         flush.restart.eq(AnySeq(1)),
-        flush.drained.eq(port.idle),
+        flush.drained.eq(port.idle | port.stopped),
         port.restart.eq(restart),
         Cover(port.stopped),
     ]
@@ -70,6 +70,7 @@ class Reads(Elaboratable):
         m.submodules.buffer = ResetInserter(clear)(buffer)
         m.submodules.port = port
         m.d.comb += clear.eq(any_timeout(m, port))
+        restart_ends(m, port, opened(port))
         any_spans(m, cutter, config)
         connect(m, cutter=cutter.bursts, window=window.bursts)
         connect(m, window=window.requests, port=port.bursts)
@@ -134,6 +135,7 @@ class Writes(Elaboratable):
         m.submodules.cutter = ResetInserter(clear)(cutter)
         m.submodules.port = port
         m.d.comb += clear.eq(any_timeout(m, port))
+        restart_ends(m, port, opened(port))
         any_spans(m, cutter, config)
         connect(m, cutter=cutter.bursts, port=port.bursts)
         m.d.comb += [
@@ -163,6 +165,7 @@ class Writes(Elaboratable):
 
 
 READ_BUGS = {
+    "drains for ever": {"port": ("waiting.eq(~self.idle)", "waiting.eq(~self.idle & ~draining)")},
     "burst withdrawn": {"port": (
         "with m.If(bus.arready):", "with m.If(bus.arready | closed):")},
     "page crossed": {"cutter": ("Mux(crosses, ~word_in_page, len_minus_1)", "len_minus_1")},
@@ -170,6 +173,7 @@ READ_BUGS = {
                                 "~retire & (in_flight_count == count)")},
 }
 WRITE_BUGS = {
+    "drains for ever": {"port": ("waiting.eq(~self.idle)", "waiting.eq(~self.idle & ~draining)")},
     "burst withdrawn": {"port": (
         "with m.If(bus.awready):", "with m.If(bus.awready | closed):")},
     "a beat too many": {"port": (

@@ -6,7 +6,7 @@ from amaranth.hdl import Assert, Assume, Cover
 from hotrow_rtl.memory.write_client import OUTSTANDING_BURSTS, WriteClientBuffer
 from hotrow_rtl.memory.write_port import DmaWritePort
 
-from tests.formal.axi_rules import writes
+from tests.formal.axi_rules import restart_ends, writes
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
@@ -36,11 +36,12 @@ class Results(Elaboratable):
                 Cover(client.outcome.valid & (client.outcome.p.fault == 0) & (bus.awlen != 0)),
             ]
         own = opened(port)
+        restart_ends(m, port, own)
         for client in own.clients:  # words are in the buffer unless a stop or restart dropped them
             m.d.comb += Assert(~client.beats.ready | client.beats.valid | own.discarding)
         m.d.comb += [
             Assert(bus.bready),
-            Assert(~port.idle | ~bus.awvalid & (owed == 0)),
+            Assert(~port.idle | port.stopped | ~bus.awvalid & (owed == 0)),
             Cover(port.stopped & bus.wvalid & (bus.wstrb == 0)),
         ]
         return m
@@ -50,6 +51,7 @@ BUGS = {
     "burst withdrawn": (DmaWritePort, "with m.If(aw_load):", "with m.If(aw_load | discarding):"),
     "beats after their turn": (DmaWritePort, "final.eq(sent == current.len_minus_1)",
                                "final.eq(sent >= selected_burst.len_minus_1)"),
+    "drains for ever": (DmaWritePort, "waiting.eq(not_idle)", "waiting.eq(not_idle & ~draining)"),
     "length of the empty word": (
         WriteClientBuffer, "Mux(keep, burst_len, burst_len - 1)", "burst_len"),
 }

@@ -1,7 +1,17 @@
 """Every unit with a restart: after one in any cycle it equals a unit that never ran."""
 
+import inspect
+import pkgutil
+import re
+from importlib import import_module
+from pathlib import Path
+
+import hotrow_boards
+import hotrow_rtl
 import numpy as np
 import pytest
+from amaranth.lib import wiring
+from hotrow_boards.card import IdleTimer
 from hotrow_rtl.config import preset
 from hotrow_rtl.host.event_counters import EventCounters
 from hotrow_rtl.host.region_arbiter import RegionArbiter
@@ -41,10 +51,11 @@ from hotrow_rtl.memory.write_arbiter import WriteArbiter
 from hotrow_rtl.memory.write_client import WriteClientBuffer
 from hotrow_rtl.memory.write_port import DmaWritePort
 from hotrow_rtl.mover.addressing.lane import AddressLane
-from hotrow_rtl.mover.engine import MIN_CYCLES, LaneMerger
+from hotrow_rtl.mover.engine import MIN_CYCLES, FlushTimer, LaneMerger
 from hotrow_rtl.mover.port.payloads import row_transfer, transfer_setting
 from hotrow_rtl.mover.port.port import RowPort
 from hotrow_rtl.primitives.fifo import RamFifo
+from hotrow_rtl.primitives.ram import ClearedRam
 
 from tests.support.on_memory import OnMemory
 from tests.support.restart_harness import Case, below, check_restart, constant, payload
@@ -176,7 +187,43 @@ CASES = PORTS | LANES | {
     "WriteClientBuffer": Case(lambda: WriteClientBuffer(TINY, 16)),
     "Watchdog": Case(Watchdog, inputs={"timeout": constant(7)}),
     "RamFifo": Case(lambda: RamFifo(8, 4), restart="clear"),
+    "ClearedRam": Case(lambda: ClearedRam(8, 4), restart="clear", reset=False, ready="ready",
+                       settle=6, inputs={"read_enable": constant(1)}),
+    "FlushTimer": Case(FlushTimer, settle=MIN_CYCLES + 2, inputs={"drained": constant(1)}),
+    "IdleTimer": Case(lambda: IdleTimer(5), settle=6),
 }
+PARTS = {"BankQueue": "BankCrossbar", **dict.fromkeys(
+    ("RowReader", "RowReadPort", "RowWriter", "RowWritePort"), "RowPort")}
+# Units whose restart keeps something, or takes more than inputs at random, and what restarts them.
+ELSEWHERE = {
+    "BankPipe": "rtl/lookup/banks/test_crossbar.py", "RowMover": "rtl/mover/test_engine_faults.py",
+    "CommandQueue": "rtl/host/test_command_queue_faults.py",
+    "LookupEngine": "rtl/lookup/test_engine.py", "TagPool": "formal/test_pcie.py",
+    "WidestWindow": "boards/test_dram_bring_up.py", **dict.fromkeys(
+        ("Bridge", "ReadRequester", "ReadReturn", "ReadSplitter", "Target", "WriteCollector",
+         "WriteRequester", "WriteSender"), "support/pcie/session.py")}
+
+
+def units():
+    """Names of the components of card and boards that have an input `restart` or `clear`."""
+    for package in (hotrow_rtl, hotrow_boards):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name == "hotrow_rtl.export.pcie_phy":  # a program for LitePCIe's Python
+                continue
+            for each in vars(import_module(module.name)).values():
+                if (inspect.isclass(each) and issubclass(each, wiring.Component)
+                        and each.__module__ == module.name
+                        and re.search(r'\b(restart|clear)"?: In\(1', inspect.getsource(each))):
+                    yield each.__name__
+
+
+def test_every_unit_with_a_restart_is_restarted():
+    made = [case.make() for case in CASES.values()]
+    tested = {type(getattr(unit, "unit", unit)).__name__ for unit in made}
+    assert set(units()) == tested | PARTS.keys() | ELSEWHERE.keys()
+    assert not tested & (PARTS.keys() | ELSEWHERE.keys()) and set(PARTS.values()) <= tested
+    for file in ELSEWHERE.values():
+        assert re.search("restart|clear", (Path(__file__).parents[1] / file).read_text()), file
 
 
 @pytest.mark.parametrize("name", CASES)

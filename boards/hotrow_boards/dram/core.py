@@ -33,6 +33,8 @@ class DramCore(wiring.Component):
         bus, ports = self.bus, {}
         for channel in (bus.read, bus.write):
             for (name,), member, value in channel.signature.flatten(channel):
+                if name.endswith(("cache", "prot")):  # the controller has no attributes
+                    continue
                 is_output = member.flow is not In
                 ports[f"{'o' if is_output else 'i'}_user_port_{PORT}_{name}"] = value
         control = bus.control

@@ -48,7 +48,8 @@ class LinkStatus(IntEnum):
     MORE = 1, "done; request the rest"
     BAD_OPERATION = 2, "no such operation"
     BAD_LENGTH = 3, "a length that the operation does not have; nothing was done"
-    REFUSED = 4, "the register or a byte of the memory does not exist, or has no such access"
+    REFUSED = 4, ("the register or a byte of the memory does not exist, or has no such access, or "
+                  "the memory did not answer in time")
     MEMORY_STARTING = 5, "BIND and accesses to memory: the memory is not ready; try again"
     MEMORY_FAILED = 6, ("BIND and accesses to memory: the card's DRAM did not calibrate, as no "
                         "delay was found at which its reads are right")

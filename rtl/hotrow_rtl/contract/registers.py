@@ -21,7 +21,8 @@ class ControlBits(IntEnum):
         "reads 0; write 1 to reset queues (which it disables), engines and ports; regions, tables, "
         "events, counters, directory and the planner's batches keep their contents, but the lists "
         "of a PLAN under way are lost: submit a REMOVE with ALL before the next PLAN; wait for "
-        "STATUS ready")
+        "STATUS ready, at most TIMEOUT cycles after the last answer of a memory; a port whose "
+        "memory still owes answers then has stopped again")
     INTERRUPT_LOOKUP = 1 << 1, "interrupt enable of the lookup queue"
     INTERRUPT_MOVE = 1 << 2, "interrupt enable of the move queue"
 
@@ -31,7 +32,7 @@ class StatusBits(IntEnum):
 
     __new__ = documented
 
-    READY = 1 << 0, "memories cleared after reset, ports drained after a soft reset"
+    READY = 1 << 0, "memories cleared after reset, ports drained or stopped after a soft reset"
     LIST_PORT = 1 << 1, "the list port has stopped after a time-out"
     RESULT_PORTS = 1 << 2, "a result port has stopped"
     ROW_READS = 1 << 3, "the reads of a row port have stopped"

@@ -20,9 +20,6 @@ from .vivado import U55C
 _KERNEL, _CONTROL = "hotrow_kernel", "s_axi_control"
 _HBM = "HBM[0:31]"  # every channel of a U55C
 _HOST = "HOST[0]"
-# Attributes of every burst: normal memory, neither cached nor allocated; unprivileged data.
-# Source: ARM IHI 0022, AxCACHE and AxPROT.
-_ATTRIBUTES = (("cache", 4, 0b0011), ("prot", 3, 0b000))
 
 
 def xrt_files(config: Config) -> dict[str, str]:
@@ -41,7 +38,6 @@ def _kernel_name(bus, port):
 def _wrapper(found):
     """The core with clock, reset and control port under the names that Vitis requires."""
     ports = ["  input wire ap_clk", "  input wire ap_rst_n", "  output wire interrupt"]
-    attributes = []
     connections = [".clk(ap_clk)", ".rst(reset)", ".interrupt(interrupt)"]
     for bus in found:
         for port in bus.ports:
@@ -49,21 +45,12 @@ def _wrapper(found):
             name = _kernel_name(bus, port)
             ports.append(f"  {'output' if port.output else 'input'} wire {width}{name}")
             connections.append(f".{port.name}({name})")
-        channels = [channel for channel, has in (("ar", bus.reads), ("aw", bus.writes))
-                    if has and bus.master]
-        for channel in channels:
-            for attribute, bits, value in _ATTRIBUTES:
-                name = f"{bus.name}_{channel}{attribute}"
-                ports.append(f"  output wire [{bits - 1}:0] {name}")
-                attributes.append(f"  assign {name} = {bits}'d{value};")
     joined_ports, joined = ",\n".join(ports), ",\n    ".join(connections)
-    assigned = "\n".join(attributes)
     return f"""\
 // hotrow as a kernel: written by `hotrow generate --format xrt`.
 module {_KERNEL} (
 {joined_ports}
 );
-{assigned}
   reg reset = 1'b1;
   always @(posedge ap_clk) reset <= ~ap_rst_n;
   {TOP_MODULE} core (

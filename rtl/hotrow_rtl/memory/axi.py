@@ -1,6 +1,7 @@
 """AXI4 and AXI4-Lite signatures with flat member names, seen from the master.
 
-Source: ARM IHI 0022, AMBA AXI protocol. Bursts are INCR and as wide as the bus.
+Source: ARM IHI 0022, AMBA AXI protocol. Bursts are INCR and as wide as the bus. No master drives
+their attributes, which keep their initial values.
 """
 
 from amaranth.lib import wiring
@@ -9,6 +10,8 @@ from amaranth.lib.wiring import In, Out
 BURST_INCR = 0b01
 LENGTH_WIDTH = 8  # of AxLEN, the beats of a burst minus one
 OKAY, EXOKAY, SLVERR, DECERR = range(4)
+CACHE = 0b0011  # AxCACHE: normal memory, bufferable, not cached
+PROT = 0b000  # AxPROT: unprivileged and secure data
 
 
 class AXI4Read(wiring.Signature):
@@ -22,6 +25,8 @@ class AXI4Read(wiring.Signature):
             "arlen": Out(LENGTH_WIDTH),
             "arsize": Out(3),
             "arburst": Out(2),
+            "arcache": Out(4, init=CACHE),
+            "arprot": Out(3, init=PROT),
             "arvalid": Out(1),
             "arready": In(1),
             "rid": In(id_width),
@@ -44,6 +49,8 @@ class AXI4Write(wiring.Signature):
             "awlen": Out(LENGTH_WIDTH),
             "awsize": Out(3),
             "awburst": Out(2),
+            "awcache": Out(4, init=CACHE),
+            "awprot": Out(3, init=PROT),
             "awvalid": Out(1),
             "awready": In(1),
             "wdata": Out(8 * bus_bytes),

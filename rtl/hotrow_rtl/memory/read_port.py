@@ -31,7 +31,8 @@ class DmaReadPort(wiring.Component):
     When the memory does not answer for `timeout` cycles the port stops: every word that has not
     arrived, and every word of later requests, is returned with FAULT_TIMEOUT, and beats that still
     arrive are dropped, until `restart`. `restart` also drops the clients' requests and words; their
-    readers are reset with it. The port then accepts requests again once nothing is in flight.
+    readers are reset with it. The port then accepts requests once nothing is in flight, or once
+    the time is over again: then it has stopped again.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class DmaReadPort(wiring.Component):
         Cycles without an answer; 0 waits without limit.
     restart : In(1)
     idle : Out(1)
-        Nothing is in flight on the bus.
+        Nothing is in flight on the bus, or the port has stopped.
     stopped : Out(1)
 
     Timing
@@ -99,19 +100,20 @@ class DmaReadPort(wiring.Component):
             ReadClientBuffer(self.config, self.shallow.get(number, self.depth), beats)
             for number, beats in enumerate(longest)]
 
-        draining, dropping = Signal(), Signal()
+        draining, dropping, empty = Signal(), Signal(), Signal()
         in_flight, not_idle = Signal(range(count * self.depth + 1)), Signal()  # bursts
         requested, answered = Signal(), Signal()
         m.d.comb += [
             requested.eq(bus.arvalid & bus.arready),
             answered.eq(bus.rvalid & bus.rlast),
             bus.rready.eq(1),
-            self.idle.eq(~not_idle & ~bus.arvalid),
+            empty.eq(~not_idle & ~bus.arvalid),
+            self.idle.eq(empty | self.stopped & ~self.restart),
             dropping.eq(self.restart | draining | self.stopped),
             self.stopped.eq(watchdog.stopped),
             watchdog.timeout.eq(self.timeout),
             watchdog.restart.eq(self.restart),
-            watchdog.waiting.eq(~self.idle & ~draining),
+            watchdog.waiting.eq(~empty),
             watchdog.progress.eq(requested | bus.rvalid),
         ]
         with m.If(requested ^ answered):

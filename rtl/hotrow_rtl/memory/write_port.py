@@ -25,7 +25,8 @@ class DmaWritePort(wiring.Component):
     Without a handshake for `timeout` cycles the port stops: every sequence that is not answered,
     and every later one, ends with FAULT_TIMEOUT, until `restart`. `restart` also drops the clients'
     sequences; their writers are reset with it. After either the port still sends the beats of each
-    address sent, without strobes. After a restart it accepts requests once nothing is in flight.
+    address sent, without strobes. After a restart it accepts requests once nothing is in flight, or
+    once the time is over again: then it has stopped again.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class DmaWritePort(wiring.Component):
         Cycles without progress; 0 waits without limit.
     restart : In(1)
     idle : Out(1)
-        Nothing is in flight on the bus.
+        Nothing is in flight on the bus, or the port has stopped.
     stopped : Out(1)
 
     Timing
@@ -101,12 +102,12 @@ class DmaWritePort(wiring.Component):
             answered.eq(bus.bvalid),
             bus.bready.eq(1),
             progress.eq(bus.awvalid & bus.awready | bus.wvalid & bus.wready | answered),
-            self.idle.eq(~not_idle),
+            self.idle.eq(~not_idle | self.stopped & ~self.restart),
             discarding.eq(self.stopped | draining),
             self.stopped.eq(watchdog.stopped),
             watchdog.timeout.eq(self.timeout),
             watchdog.restart.eq(self.restart),
-            watchdog.waiting.eq(~self.idle & ~draining),
+            watchdog.waiting.eq(not_idle),
             watchdog.progress.eq(progress),
         ]
         with m.If(granted ^ answered):

@@ -144,7 +144,7 @@ class RowMover(wiring.Component):
         A pulse drops the command in progress without an outcome, ends a stop, and drains the ports,
         from the next cycle on. The list port must be restarted in that cycle.
     idle : Out(1)
-        Nothing is in flight at the row ports and no restart is in progress.
+        Nothing is in flight at the row ports that have not stopped, and no restart is in progress.
     read_stopped, write_stopped : Out(1)
         Any port is stopped.
     ready : Out(1)

@@ -1,4 +1,4 @@
-"""One memory model for the Amaranth simulator, cocotb and the Verilated device."""
+"""One memory model for the Amaranth simulator and the Verilated device."""
 
 from .dram import MEMORIES, Dram, DramTiming, dram_timing
 from .model import DECERR, SLVERR, Behaviour, MemoryModel, ReadPort, Statistics, WritePort

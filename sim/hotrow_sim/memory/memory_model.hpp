@@ -1,5 +1,4 @@
-// The memory of the accelerator: one behaviour for the Amaranth simulator, for cocotb and for the
-// Verilated device.
+// The memory of the accelerator: one behaviour for the Amaranth simulator and the Verilated device.
 //
 // A `MemoryMap` defines the addresses that exist. Any number of `ReadPort`s (AR, R) and
 // `WritePort`s (AW, W, B) share it. Each has its own `Behaviour` and random stream, so that equal

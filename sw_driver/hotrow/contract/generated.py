@@ -307,7 +307,7 @@ LINK_STATUS_DOC = {
     LinkStatus.BAD_OPERATION: "no such operation",
     LinkStatus.BAD_LENGTH: "a length that the operation does not have; nothing was done",
     LinkStatus.REFUSED: "the register or a byte of the memory does not exist, or has no such "
-        "access",
+        "access, or the memory did not answer in time",
     LinkStatus.MEMORY_STARTING: "BIND and accesses to memory: the memory is not ready; try "
         "again",
     LinkStatus.MEMORY_FAILED: "BIND and accesses to memory: the card's DRAM did not "

@@ -90,8 +90,8 @@ class Commands:
         self.tables = Tables(self.registers, self.regions, self.geometry)
         self.statistics: dict[int, list[int]] = {}
         self.listeners: list[Callable[[str, Completion], None]] = []
-        self._soft_reset(timeout)
         self.registers.write("TIMEOUT", memory_timeout)
+        self._soft_reset(timeout)
         self.tables.clear()
         self.regions.clear()
         slab_bytes = getattr(transport, "staging_bytes", SLAB_BYTES)
@@ -231,6 +231,8 @@ class Commands:
                 raise DeviceError(f"the device did not become ready in {timeout:g} s after a "
                                   f"reset ({describe_device(self.registers)}): it needs its "
                                   f"power-up reset")
+            if status & StatusBits.READY and status & STOPPED:  # a memory still owed answers
+                self.registers.write("CONTROL", ControlBits.SOFT_RESET)
             first = QUEUES[0]
             self.registers.wait(
                 first, self.registers.read(f"{first.upper()}_COMPLETED"), _SLICE)

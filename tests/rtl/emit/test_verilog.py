@@ -118,10 +118,11 @@ def test_ports():
     """Flat names without double underscores; each AXI channel has all its signals."""
     header = re.search(rf"^module {TOP_MODULE}\(([^;]*)\);", verilog("tiny"), re.MULTILINE)
     ports = set(re.findall(r"\w+", header[1]))
-    read = {"arid", "araddr", "arlen", "arsize", "arburst", "arvalid", "arready", "rid", "rdata",
-            "rresp", "rlast", "rvalid", "rready"}
-    write = {"awid", "awaddr", "awlen", "awsize", "awburst", "awvalid", "awready", "wdata", "wstrb",
-             "wlast", "wvalid", "wready", "bid", "bresp", "bvalid", "bready"}
+    read = {"arid", "araddr", "arlen", "arsize", "arburst", "arcache", "arprot", "arvalid",
+            "arready", "rid", "rdata", "rresp", "rlast", "rvalid", "rready"}
+    write = {"awid", "awaddr", "awlen", "awsize", "awburst", "awcache", "awprot", "awvalid",
+             "awready", "wdata", "wstrb", "wlast", "wvalid", "wready", "bid", "bresp", "bvalid",
+             "bready"}
     lite = {"awaddr", "awprot", "awvalid", "awready", "wdata", "wstrb", "wvalid", "wready", "bresp",
             "bvalid", "bready", "araddr", "arprot", "arvalid", "arready", "rdata", "rresp",
             "rvalid", "rready"}

@@ -199,7 +199,7 @@ class TestRestart:
 
     @pytest.mark.parametrize("accept", [False, True], ids=["nothing accepted", "requests accepted"])
     def test_with_a_memory_that_stopped(self, accept):
-        """The port accepts nothing, and is not idle, until all beats in flight have arrived."""
+        """Without a limit the port accepts nothing, and is not idle, until all beats have come."""
         bench = Bench(TINY, 1, Behaviour(latency=5), depth=16)
         bench.memory.silence(10, 600, accept)
         port, client = bench.port, bench.port.clients[0]
@@ -212,6 +212,7 @@ class TestRestart:
             await ctx.tick().until(client.request.ready)
             ctx.set(client.request.valid, 0)
             await ctx.tick().until(port.stopped)
+            ctx.set(port.timeout, 0)
             await pulse(ctx, port.restart)
             ctx.set(client.request.payload, {"address": BASE + 256, "bytes": 16})
             ctx.set(client.request.valid, 1)
@@ -223,6 +224,42 @@ class TestRestart:
         bench.process("drive", drive)
         bench.run(1000)
         assert words == bench.expected([(BASE + 256, 16)])
+        assert not bench.memory.violations
+
+    @pytest.mark.parametrize("accept", [False, True], ids=["nothing accepted", "requests accepted"])
+    def test_with_a_memory_that_stays_silent(self, accept):
+        """The port stops again; late beats belong to no later list; a later restart recovers."""
+        bench = Bench(TINY, 2, Behaviour(latency=5), depth=16)
+        bench.memory.silence(10, 600, accept)
+        port, client = bench.port, bench.port.clients[0]
+        lists = []
+
+        async def drive(ctx):
+            ctx.set(port.timeout, 30)
+            ctx.set(client.request.payload, {"address": BASE, "bytes": 4096})
+            ctx.set(client.request.valid, 1)
+            await ctx.tick().until(client.request.ready)
+            ctx.set(client.request.valid, 0)
+            await ctx.tick().until(port.stopped)
+            for _ in range(2):
+                ctx.set(port.restart, 1)
+                assert ctx.get(port.stopped) and not ctx.get(port.idle)
+                await pulse(ctx, port.restart)
+                before = bench.cycles
+                await idle(ctx, port)
+                assert 30 <= bench.cycles - before < 40 and ctx.get(port.stopped)
+                lists.extend([await read(ctx, each, BASE + 256, 40) for each in port.clients])
+            await ctx.tick().repeat(640 - bench.cycles)
+            lists.append(await read(ctx, client, BASE + 256, 40))
+            await pulse(ctx, port.restart)
+            await idle(ctx, port)
+            assert not ctx.get(port.stopped)
+            lists.append(await read(ctx, client, BASE + 256, 40))
+        bench.process("drive", drive)
+        bench.run(1000)
+        assert lists.pop() == bench.expected([(BASE + 256, 40)])
+        late = [(FAULT_TIMEOUT, last) for last in (0, 0, 1)]
+        assert [[word[1:] for word in words] for words in lists] == [late] * 5
         assert not bench.memory.violations
 
     def test_with_an_idle_port(self):

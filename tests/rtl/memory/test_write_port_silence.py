@@ -137,7 +137,7 @@ class TestRestart:
 
     @pytest.mark.parametrize("accept", [False, True], ids=["nothing accepted", "all accepted"])
     def test_with_a_memory_that_stopped(self, accept):
-        """The port accepts nothing, and is not idle, until the memory has answered."""
+        """Without a limit the port accepts nothing, and is not idle, until the memory answers."""
         bench = Bench(TINY, 1, Behaviour(latency=5))
         bench.memory.silence(0, 500, accept)
         port, client = bench.port, bench.port.clients[0]
@@ -145,6 +145,7 @@ class TestRestart:
         async def drive(ctx):
             ctx.set(port.timeout, 30)
             assert await write(ctx, client, BASE, bench.words(BASE, 6)) == FAULT_TIMEOUT
+            ctx.set(port.timeout, 0)
             await pulse(ctx, port.restart)
             ctx.set(client.request.valid, 1)
             while bench.cycles < 500:
@@ -156,6 +157,39 @@ class TestRestart:
         bench.process("drive", drive)
         bench.run(1000)
         assert (bench.array[256:] == bench.expected[256:]).all()
+        bench.model.check()
+
+    @pytest.mark.parametrize("accept", [False, True], ids=["nothing accepted", "all accepted"])
+    def test_with_a_memory_that_stays_silent(self, accept):
+        """The port stops again and writes nothing; a later restart recovers."""
+        bench = Bench(TINY, 2, Behaviour(latency=5))
+        bench.memory.silence(0, 600, accept)
+        port, client = bench.port, bench.port.clients[0]
+        before = bench.array.copy()
+
+        async def drive(ctx):
+            ctx.set(port.timeout, 30)
+            assert await write(ctx, client, BASE, bench.words(BASE, 6)) == FAULT_TIMEOUT
+            for _ in range(2):
+                ctx.set(port.restart, 1)
+                assert ctx.get(port.stopped) and not ctx.get(port.idle)
+                await pulse(ctx, port.restart)
+                started = bench.cycles
+                await ctx.tick().until(port.idle)
+                assert 30 <= bench.cycles - started < 40 and ctx.get(port.stopped)
+                for number in range(2):
+                    assert await write(ctx, port.clients[number], BASE + 512,
+                                       bench.words(BASE + 512, 6)) == FAULT_TIMEOUT
+            await ctx.tick().repeat(650 - bench.cycles)
+            await pulse(ctx, port.restart)
+            if not ctx.get(port.idle):
+                await ctx.tick().until(port.idle)
+            assert not ctx.get(port.stopped)
+            assert await write(ctx, client, BASE + 256, bench.words(BASE + 256, 6)) == 0
+        bench.process("drive", drive)
+        bench.run(1200)
+        assert (bench.array[256:352] == bench.expected[256:352]).all()
+        assert (bench.array[352:] == before[352:]).all()
         bench.model.check()
 
     def test_with_closed_bursts_and_nothing_in_flight(self):

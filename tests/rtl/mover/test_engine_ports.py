@@ -143,6 +143,7 @@ def test_one_dead_port_times_out(on_read, ports, dead):
         await bench.submit(ctx, first)
         told.append(await bench.outcome(ctx))
         assert ctx.get(dut.read_stopped) == on_read and ctx.get(dut.write_stopped) != on_read
+        ctx.set(dut.timeout, 0)  # it waits for the dead port
         ctx.set(dut.restart, 1)
         await ctx.tick()
         ctx.set(dut.restart, 0)

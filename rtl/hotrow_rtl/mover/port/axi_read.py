@@ -29,7 +29,8 @@ class RowReadPort(wiring.Component):
     timeout : In(32)
         Cycles without progress after which the port stops; 0 disables the time-out.
     restart : In(1)
-        A pulse ends the stop. The port then drains: it drops beats until `idle`.
+        A pulse ends the stop. The port then drains: it drops beats until `idle`. It stops again
+        when the time is over again.
     idle : Out(1)
         Nothing is in flight.
     stopped : Out(1)
@@ -68,7 +69,7 @@ class RowReadPort(wiring.Component):
             bus.arsize.eq(log2(self.config.bus_bytes)),
             bus.arburst.eq(BURST_INCR),
             bus.rready.eq(1),  # every burst has space in the reorder buffer
-            watchdog.waiting.eq(~self.idle & ~draining),
+            watchdog.waiting.eq(~self.idle),
             watchdog.progress.eq((bus.arvalid & bus.arready) | bus.rvalid),
             watchdog.timeout.eq(self.timeout),
             watchdog.restart.eq(self.restart),

@@ -35,7 +35,7 @@ class RowWritePort(wiring.Component):
         Cycles without progress after which the port stops; 0 disables the time-out.
     restart : In(1)
         A pulse ends the stop. The port then drains until `idle`: it completes the bursts on the bus
-        with words without strobes, which write nothing.
+        with words without strobes, which write nothing. It stops again when the time is over again.
     idle : Out(1)
         Nothing is in flight.
     stopped : Out(1)
@@ -72,7 +72,7 @@ class RowWritePort(wiring.Component):
         m.d.comb += [
             closed.eq(self.stopped | draining | self.restart),
             self.idle.eq(~in_flight & ~bus.awvalid & ~bus.wvalid & ~words_due),
-            watchdog.waiting.eq(~self.idle & ~draining),
+            watchdog.waiting.eq(~self.idle),
             # Timing: `bready` is late, so `bvalid` alone counts as progress.
             watchdog.progress.eq(
                 (bus.awvalid & bus.awready) | (bus.wvalid & bus.wready) | bus.bvalid),

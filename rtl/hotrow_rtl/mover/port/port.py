@@ -102,7 +102,7 @@ class RowPort(wiring.Component):
     clear : In(1)
         Clear everything but the bursts on the buses: high from `restart` until `idle`.
     idle : Out(1)
-        Nothing is in flight.
+        Nothing is in flight, or on the halves that have stopped only.
     read_stopped, write_stopped : Out(1)
 
     Timing
@@ -179,7 +179,7 @@ class RowPort(wiring.Component):
             fill_source.pattern.eq(self.pattern),
             fill_source.idle.eq(reader.idle),
             self.finished.eq(tracker.finished),
-            self.idle.eq(reader.idle & writer.idle),
+            self.idle.eq((reader.idle | reader.stopped) & (writer.idle | writer.stopped)),
             self.read_stopped.eq(reader.stopped),
             self.write_stopped.eq(writer.stopped),
         ]

@@ -94,10 +94,10 @@
 #define HOTROW_REG_MOVE_STATE 0x164u /* state of the queue */
 
 /* fields of registers, masks */
-#define HOTROW_REG_CONTROL_SOFT_RESET_MASK 0x1u /* reads 0; write 1 to reset queues (which it disables), engines and ports; regions, tables, events, counters, directory and the planner's batches keep their contents, but the lists of a PLAN under way are lost: submit a REMOVE with ALL before the next PLAN; wait for STATUS ready */
+#define HOTROW_REG_CONTROL_SOFT_RESET_MASK 0x1u /* reads 0; write 1 to reset queues (which it disables), engines and ports; regions, tables, events, counters, directory and the planner's batches keep their contents, but the lists of a PLAN under way are lost: submit a REMOVE with ALL before the next PLAN; wait for STATUS ready, at most TIMEOUT cycles after the last answer of a memory; a port whose memory still owes answers then has stopped again */
 #define HOTROW_REG_CONTROL_INTERRUPT_LOOKUP_MASK 0x2u /* interrupt enable of the lookup queue */
 #define HOTROW_REG_CONTROL_INTERRUPT_MOVE_MASK 0x4u /* interrupt enable of the move queue */
-#define HOTROW_REG_STATUS_READY_MASK 0x1u /* memories cleared after reset, ports drained after a soft reset */
+#define HOTROW_REG_STATUS_READY_MASK 0x1u /* memories cleared after reset, ports drained or stopped after a soft reset */
 #define HOTROW_REG_STATUS_LIST_PORT_MASK 0x2u /* the list port has stopped after a time-out */
 #define HOTROW_REG_STATUS_RESULT_PORTS_MASK 0x4u /* a result port has stopped */
 #define HOTROW_REG_STATUS_ROW_READS_MASK 0x8u /* the reads of a row port have stopped */
