@@ -160,8 +160,9 @@ class HotEmbeddingBagCollection(nn.Module):
         self._torchrec = TorchRecTables(self.tables, given)
         check_tables(self.tables)
         mapped = any(config.ids == "any" for config in self.tables)
-        if mapped and (self.several_ranks or cold == "pooled"):
-            raise Error("ids='any' is for tables of one process, with cold='gathered'")
+        if mapped and cold == "pooled":
+            raise Error("ids='any' needs cold='gathered': the card that pools cold rows updates "
+                        "them without a gradient per row")
         memory, rule = memory_on(slots_device), rule_of(optimizer, lr)
         check_fits(self.tables, rule, device, preset, share)
         with ExitStack() as undo:
@@ -175,9 +176,7 @@ class HotEmbeddingBagCollection(nn.Module):
                 before=before))
             undo.callback(self.store.close)
             self.contents = self._make_contents(here)
-            self.id_maps = None if not mapped else IdMaps(
-                self.tables, drawn_seed() if seed is None else seed, self.contents, self.store,
-                rule.initial)
+            self.id_maps = self._make_id_maps(seed, rule) if mapped else None
             if groups is None and initialise:
                 self._draw(here, seed)
             for group in here:
@@ -217,6 +216,10 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _make_contents(self, groups: Sequence[TableGroup]) -> TableContents:
         return TableContents(groups)
+
+    def _make_id_maps(self, seed: int | None, rule: Rule) -> IdMaps:
+        return IdMaps(self.tables, drawn_seed() if seed is None else seed, self.contents,
+                      self.store, rule.initial)
 
     def _make_cache(self) -> Cache:
         return Cache(self.tables, self.mode, self.store, self.lifecycle)
