@@ -33,9 +33,9 @@ PATIENCE = 600  # seconds that a rank waits for another, which may have little o
 GRAMS = NgramIds((2, 3), heads=2, rows=50, seed=1, vocabulary=30)
 TABLES = {
     "any": (TableConfig("user", ROWS, 4, ids="any", expiry=Expiry()),
-            TableConfig("plain", 9, 4, "mean"),
             TableConfig("item", ROWS + 1, 4, ids="any", admission=LeastCount(2, 1 << 10),
                         expiry=Expiry(below=2, every=7), feature_names=("bought", "seen")),
+            TableConfig("plain", 9, 4, "mean"),
             TableConfig("place", 31, 6, ids="any", admission=Probability(0.5),
                         expiry=Expiry(age=20, cap=25))),
     "n-grams": tuple(TableConfig(f"{rows}", rows, 8, "none", torch.bfloat16)
@@ -196,7 +196,7 @@ def misled(group):
     made, (rank, world) = drawn(), (dist.get_rank(group), dist.get_world_size(group))
     last, bags = rank == world - 1, [part(batch, rank, world) for batch in drawn()]
     wrong = [*bags[12]]
-    wrong[1] = torch.tensor([9]), torch.zeros(SAMPLES // world, dtype=torch.int64)
+    wrong[3] = torch.tensor([9]), torch.zeros(SAMPLES // world, dtype=torch.int64)
     floats = [(ids.double(), offsets) for ids, offsets in bags[12]]
     with opened(mode="scratchpipe", optimizer="adagrad", group=group, workers=1) as embeddings:
         inner = embeddings.store.inner
