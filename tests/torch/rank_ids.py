@@ -211,6 +211,8 @@ def misled(group):
                 refused(group, lambda call=call, given=given: call(given if last else bags[12]),
                         said, f"of rank {world - 1}: see the error of that rank")
         embeddings.prefetch(bags[12])
+        refused(group, lambda: embeddings(bags[13 if last else 12]),
+                "not the one that was prefetched", f"not prefetched of rank {world - 1}")
         for name, call in (("prefetch", lambda: embeddings.prefetch(bags[13])),
                            ("take", lambda: embeddings(bags[12]))):
             if last:

@@ -96,13 +96,10 @@ class TrainedBatches:
             self._part = None
             return request, located, pending
         if request is not None:
-            self._layout.check_weights(bags)
-            if not comes:
-                raise Error(f"batch {self.count} is not the one that was prefetched in its place "
-                            f"({bags.lookups} ids, prefetched {request.source.lookups}): batches "
-                            f"train in the order of prefetch(). Call skip() of the pipeline or the "
-                            f"collection for a batch that is not looked up, and eval() where "
-                            f"nothing trains")
+            prefetched = request.source.lookups
+            self._layout.agree(
+                lambda: self._check_coming(bags, None if comes else prefetched),
+                f"batch {self.count} was refused, because it was not prefetched")
         with self._keeping():
             if request is None:
                 request = self.request(bags.snapshot(), rows_of=None if maps is None else maps.take)
@@ -133,6 +130,15 @@ class TrainedBatches:
             self._id_maps.keep(0)
         self._store.abandon()
         self._lifecycle.finish()
+
+    def _check_coming(self, bags: Bags, instead: int | None) -> None:
+        """Raise Error if a batch with other Bags, of that many ids, was prefetched instead."""
+        self._layout.check_weights(bags)
+        if instead is not None:
+            raise Error(f"batch {self.count} is not the one that was prefetched in its place "
+                        f"({bags.lookups} ids, prefetched {instead}): batches train in the order "
+                        f"of prefetch(). Call skip() of the pipeline or the collection for a batch "
+                        f"that is not looked up, and eval() where nothing trains")
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:
