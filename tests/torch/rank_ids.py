@@ -93,9 +93,11 @@ def opened(tables="any", mode="resident", optimizer="sgd", group=None, seed=3, *
     """A collection of the ranks of a group, or of this process alone."""
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     kind = HotEmbeddingBagCollection if group is None else ShardedEmbeddingBagCollection
-    given = {} if group is None else {"ranks": group}
+    if group is not None:
+        options["ranks"] = group
+        seed += dist.get_rank(group)  # rank 0's counts
     return kind(TABLES[tables], mode=mode, optimizer=optimizer, lr=0.125, seed=seed, **card,
-                **given, **options)
+                **options)
 
 
 def step(embeddings, bags, world=1):
@@ -212,7 +214,7 @@ def misled(group):
                         said, f"of rank {world - 1}: see the error of that rank")
         embeddings.prefetch(bags[12])
         refused(group, lambda: embeddings(bags[13 if last else 12]),
-                "not the one that was prefetched", f"not prefetched of rank {world - 1}")
+                "not the one that was prefetched", f"order of batches of rank {world - 1}")
         for name, call in (("prefetch", lambda: embeddings.prefetch(bags[13])),
                            ("take", lambda: embeddings(bags[12]))):
             if last:

@@ -355,7 +355,8 @@ class HotEmbeddingBagCollection(nn.Module):
         return self.cache.learn(rows, warmup_ratio, ids_freq_mapping, limit, decay)
 
     def changes(self, since: int = 0) -> dict[str, TableChanges]:
-        """What an export of tables with `ids="any"` lacks that was made after batch `since`.
+        """What an export of tables with `ids="any"` lacks that was made after batch `since`; of
+        several processes all get the same.
 
         Parameters
         ----------

@@ -99,7 +99,7 @@ class TrainedBatches:
             prefetched = request.source.lookups
             self._layout.agree(
                 lambda: self._check_coming(bags, None if comes else prefetched),
-                f"batch {self.count} was refused, because it was not prefetched")
+                f"batch {self.count} was refused, because of the order of batches")
         with self._keeping():
             if request is None:
                 request = self.request(bags.snapshot(), rows_of=None if maps is None else maps.take)

@@ -101,10 +101,13 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     of each by their number, if that is a power of two; one rank that takes all samples as one batch
     adds in another order, and differs by rounding.
 
+    Tables with `ids="any"` have the rows of one process that takes all samples as one batch, as
+    `SharedIdMaps` says.
+
     All ranks make the same calls in the same order, with as many batches each: forward, prefetch,
-    step, learn, `state_dict` and the like are collective, `close`, `abandon` and `flush` are not.
-    `learn` returns the rows that have a slot at all ranks. Clipping and `statistics` see a rank's
-    own gradients and lookups.
+    step, learn, `state_dict`, `changes` and the like are collective, `close`, `abandon` and `flush`
+    are not. `learn` returns the rows that have a slot at all ranks. Clipping and `statistics` see a
+    rank's own gradients and lookups.
 
     Parameters
     ----------
