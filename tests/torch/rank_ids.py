@@ -197,7 +197,7 @@ def misled(group):
     """A training in which calls of the last rank fail in every way: its outcome."""
     made, (rank, world) = drawn(), (dist.get_rank(group), dist.get_world_size(group))
     last, bags = rank == world - 1, [part(batch, rank, world) for batch in drawn()]
-    wrong = [*bags[12]]
+    wrong = [*bags[13]]  # whose ids must not be planned
     wrong[3] = torch.tensor([9]), torch.zeros(SAMPLES // world, dtype=torch.int64)
     floats = [(ids.double(), offsets) for ids, offsets in bags[12]]
     with opened(mode="scratchpipe", optimizer="adagrad", group=group, workers=1) as embeddings:
