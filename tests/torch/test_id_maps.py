@@ -46,7 +46,7 @@ def collection(mode="scratchpipe", rule="sgd", given=None, seed=5, **options):
 
 def step(embeddings, ids):
     found = embeddings(ids)
-    (found.sum(dim=1) * torch.arange(1, SAMPLES + 1)).sin().sum().backward()
+    (found.sum(dim=1) * torch.arange(1, len(found) + 1)).sin().sum().backward()
     embeddings.optimizer.step()
     return found.detach()
 
@@ -60,7 +60,7 @@ def train(embeddings, made, ahead=0):
         waiting.append(ids)
         if len(waiting) > ahead:
             results.append(step(embeddings, waiting.popleft()))
-    return torch.stack(results + [step(embeddings, ids) for ids in waiting])
+    return torch.cat(results + [step(embeddings, ids) for ids in waiting])
 
 
 def digest(embeddings):
@@ -178,6 +178,41 @@ def test_a_refused_batch_changes_no_map():
         whole = collection("resident")
         train(whole, made)
         assert digest(embeddings) == digest(whole)
+
+
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_a_batch_without_lookups_leaves_those_that_were_prefetched(mode):
+    made = batches(seed=11, count=30)
+    made[5] = made[5][:0]
+    whole = collection("resident")
+    train(whole, made)
+    with collection(mode) as embeddings:
+        train(embeddings, made, ahead=3)
+        assert digest(embeddings) == digest(whole)
+
+
+@pytest.mark.parametrize("waiting", range(3))
+def test_a_batch_that_the_card_does_not_take_keeps_its_rows(monkeypatch, waiting):
+    """With so many batches prefetched; without, the batch is looked up instead."""
+    made = batches(seed=12, count=40)
+    whole = collection("resident")
+    train(whole, made)
+    with collection() as embeddings:
+        train(embeddings, made[:20])
+        for ids in made[20:20 + waiting]:
+            embeddings.prefetch(ids)
+        with monkeypatch.context() as patched, pytest.raises(Error, match="planted"):
+            patched.setattr(embeddings.store, "_check_size", _planted)
+            (embeddings.prefetch if waiting else embeddings)(made[20 + waiting])
+        for ids in made[20 + waiting:22 + waiting]:
+            embeddings.prefetch(ids)
+        for ids in made[20:]:
+            step(embeddings, ids)
+        assert digest(embeddings) == digest(whole)
+
+
+def _planted(*_):
+    raise Error("planted")
 
 
 def test_gradients_of_many_batches_reach_the_ids_that_staged_them():

@@ -182,11 +182,11 @@ class IdMaps:
             return found
         planned = self._planned[0]
         for number, ids_of in self._begin.items():
-            looked_up = [rows for table, rows in zip(
+            looked_up = [each for table, each in zip(
                 planned.source.tables, planned.rows, strict=True) if table == number]
             if ids_of and looked_up:
-                found[number] = [row for row in torch.cat(looked_up).unique().tolist()
-                                 if row in ids_of]
+                rows = torch.tensor(sorted(ids_of))
+                found[number] = rows[torch.isin(rows, torch.cat(looked_up))].tolist()
         return found
 
     def begin(self, beginning: Mapping[int, list[int]]) -> None:
