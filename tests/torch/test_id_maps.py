@@ -211,6 +211,25 @@ def test_a_batch_that_the_card_does_not_take_keeps_its_rows(monkeypatch, waiting
         assert digest(embeddings) == digest(whole)
 
 
+def test_a_batch_whose_rows_cannot_begin_is_left_out(monkeypatch):
+    """As one that is skipped; those behind it train."""
+    made, digests = batches(seed=13, count=40), []
+    for skips in (True, False):
+        with collection() as embeddings:
+            train(embeddings, made[:20])
+            for ids in made[20:23]:
+                embeddings.prefetch(ids)
+            if skips:
+                embeddings.skip()
+            else:
+                with monkeypatch.context() as patched, pytest.raises(Error, match="planted"):
+                    patched.setattr(embeddings.id_maps, "_write", _planted)
+                    embeddings(made[20])
+            train(embeddings, made[21:])
+            digests.append(digest(embeddings))
+    assert digests[0] == digests[1]
+
+
 def _planted(*_):
     raise Error("planted")
 

@@ -161,8 +161,7 @@ class HotEmbeddingBagCollection(nn.Module):
         check_tables(self.tables)
         mapped = any(config.ids == "any" for config in self.tables)
         if mapped and cold == "pooled":
-            raise Error("ids='any' needs cold='gathered': the card that pools cold rows updates "
-                        "them without a gradient per row")
+            raise Error("tables with ids='any' need cold='gathered'")
         memory, rule = memory_on(slots_device), rule_of(optimizer, lr)
         check_fits(self.tables, rule, device, preset, share)
         with ExitStack() as undo:

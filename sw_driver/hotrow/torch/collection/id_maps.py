@@ -53,10 +53,11 @@ class AnyIds:
 
 @dataclass(frozen=True, eq=False)
 class PlannedIds:
-    """The ids of a batch, and the rows int64[n] of each feature."""
+    """The ids of a batch, the rows int64[n] of each feature, and what this process looks up."""
 
     source: AnyIds
     rows: list[torch.Tensor]
+    bags: Bags | None = None
 
 
 class Assignment:
@@ -149,7 +150,7 @@ class IdMaps:
         """Rows of a batch that will be taken, by feature."""
         with uninterrupted():
             ids = self._ids(bags)
-            return self._own(bags, self._plan(ids).rows, ids.first)
+            return self._own(bags, self._plan(ids, bags).rows, ids.first)
 
     def take(self, bags: Bags) -> list[torch.Tensor | None]:
         """Rows of a batch that trains, prefetched or not, by feature."""
@@ -159,7 +160,7 @@ class IdMaps:
             if planned is None or not planned.source.equals(ids):
                 if self._recorded(ids.lookups):
                     self._planned.clear()
-                planned = self._plan(ids)
+                planned = self._plan(ids, bags)
             return self._own(bags, planned.rows, ids.first)
 
     def skip(self) -> None:
@@ -167,9 +168,11 @@ class IdMaps:
         if self._planned:
             self._planned.popleft()
 
-    def keep(self, waiting: int) -> None:
-        """Only so many batches will be taken in the order of `prefetch`; the ids of the others keep
-        their rows if they return."""
+    def keep(self, waiting: int, coming: Bags | None = None) -> None:
+        """Only so many batches will be taken in the order of `prefetch`, first that with the Bags
+        `coming`. Later ones keep the rows of their ids if they return."""
+        while waiting and self._planned and self._planned[0].bags is not coming:
+            self._planned.popleft()
         while len(self._planned) > waiting:
             last = self._planned.pop()
             if last.source.lookups:
@@ -332,9 +335,9 @@ class IdMaps:
                 found.append(None)
         return found
 
-    def _plan(self, ids: AnyIds) -> PlannedIds:
+    def _plan(self, ids: AnyIds, bags: Bags) -> PlannedIds:
         """Rows of the next batch, which is recorded as the store records it."""
-        planned = PlannedIds(ids, self._rows(ids))
+        planned = PlannedIds(ids, self._rows(ids), bags)
         if self._recorded(ids.lookups):
             self._planned.append(planned)
         return planned

@@ -147,7 +147,8 @@ class TrainedBatches:
             yield
         except BaseException:
             if self._id_maps is not None:
-                self._id_maps.keep(self._store.waiting)
+                coming = self._store.coming()
+                self._id_maps.keep(self._store.waiting, None if coming is None else coming.source)
             raise
 
     @property

@@ -29,9 +29,9 @@ class SharedIdMaps(IdMaps):
     Each rank sends 8 bytes an id of such tables to every other rank, as many ids as the rank with
     most has, and each plans all ids and keeps 32 bytes a row. In return lookups of `eval()`,
     checkpoints and exports need no exchange of ids. A map at one rank for each table would send an
-    id once, and its row back; but all ranks would wait while that rank plans, as they plan now. A
-    map divided by the ids' hashes would divide memory and time, and its parts would fill and expire
-    differently with each number of ranks.
+    id once, and its row back, and save memory, but no time: the others wait while it plans. A map
+    divided by the ids' hashes would save both, but its parts would fill and expire differently with
+    each number of ranks.
 
     Parameters
     ----------
