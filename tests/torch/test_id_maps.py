@@ -165,16 +165,23 @@ def test_abandoned_batches_keep_their_rows():
         assert digest(embeddings) == digest(whole)
 
 
-def test_a_refused_batch_changes_no_map():
-    with collection() as embeddings:
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+@pytest.mark.parametrize("waiting", [0, 2])
+def test_a_refused_batch_changes_no_map(mode, waiting):
+    with collection(mode) as embeddings:
         made = batches(seed=7, count=12)
         train(embeddings, made[:6])
-        wrong = made[6].clone()
+        for ids in made[6:6 + waiting]:
+            embeddings.prefetch(ids)
+        wrong = made[8].clone()
         wrong[2, 1] = 9
-        for call in (embeddings, embeddings.prefetch):
+        for call in (embeddings.prefetch, *[embeddings] * (not waiting)):
             with pytest.raises(BatchError, match="id 9 of sample 2 is no row of table 'plain'"):
                 call(wrong)
-        train(embeddings, made[6:])
+        for ids in made[6 + waiting:9]:
+            embeddings.prefetch(ids)
+        for ids in made[6:]:
+            step(embeddings, ids)
         whole = collection("resident")
         train(whole, made)
         assert digest(embeddings) == digest(whole)

@@ -163,6 +163,11 @@ class IdMaps:
                 planned = self._plan(ids, bags)
             return self._own(bags, planned.rows, ids.first)
 
+    @property
+    def waiting(self) -> int:
+        """Batches that were prefetched, and not taken."""
+        return len(self._planned)
+
     def skip(self) -> None:
         """The batch that was prefetched first will not be taken."""
         if self._planned:
@@ -170,8 +175,8 @@ class IdMaps:
 
     def keep(self, waiting: int, coming: Bags | None = None) -> None:
         """Only so many batches will be taken in the order of `prefetch`, first that with the Bags
-        `coming`. Later ones keep the rows of their ids if they return."""
-        while waiting and self._planned and self._planned[0].bags is not coming:
+        `coming`, if they are known. Later ones keep the rows of their ids if they return."""
+        while coming is not None and self._planned and self._planned[0].bags is not coming:
             self._planned.popleft()
         while len(self._planned) > waiting:
             last = self._planned.pop()
@@ -209,7 +214,7 @@ class IdMaps:
     def trained(self) -> None:
         """A step has followed all batches that were taken."""
         planned = next(iter(self.maps.values())).batch
-        self._trained = planned - len(self._waiting())
+        self._trained = planned - len(self._not_taken())
 
     def state(self) -> bytes:
         """All that the same future needs; batches that were prefetched get their rows again."""
@@ -221,7 +226,7 @@ class IdMaps:
             "begin": {self._tables[number].name: dict(rows)
                       for number, rows in self._begin.items()},
             "waiting": [(each.source.tables, each.source.counts, each.source.ids, each.rows)
-                        for each in self._waiting()]}, file)
+                        for each in self._not_taken()]}, file)
         return file.getvalue()
 
     def load(self, state: bytes) -> None:
@@ -318,7 +323,7 @@ class IdMaps:
                           self._initial(number, rows).to(self._store.slot_memory.device),
                           Assignment(self._initial_state))
 
-    def _waiting(self) -> list[PlannedIds]:
+    def _not_taken(self) -> list[PlannedIds]:
         """Batches that were planned, and not taken."""
         return [each for each in (*self._planned, *self._again) if each.source.lookups]
 

@@ -143,12 +143,14 @@ class TrainedBatches:
     @contextmanager
     def _keeping(self) -> Iterator[None]:
         """Ids of batches that the store drops in this block, which fails, keep their rows."""
+        store, maps = self._store, self._id_maps
+        unrecorded = 0 if maps is None else maps.waiting - store.waiting  # of mode resident
         try:
             yield
         except BaseException:
-            if self._id_maps is not None:
-                coming = self._store.coming()
-                self._id_maps.keep(self._store.waiting, None if coming is None else coming.source)
+            if maps is not None:
+                coming = store.coming()
+                maps.keep(unrecorded + store.waiting, None if coming is None else coming.source)
             raise
 
     @property
