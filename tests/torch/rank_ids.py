@@ -8,8 +8,10 @@ number of ranks, and one process that takes their samples as one batch, must hav
 
 import copy
 import os
+import random
 import re
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +20,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from hotrow.contract.errors import Error
 from hotrow.ids import Expiry, LeastCount, Probability
 from hotrow.torch import (
     SGD,
@@ -55,11 +58,14 @@ CASES = {
                           "optimizer": SGD(0.1, rounding_seed=3)},
 }
 
+SCHEDULED = {"mode": "scratchpipe", "optimizer": "adagrad", "workers": 1}
+SEEDS = range(4)
 
-def drawn(tables="any", count=BATCHES):
+
+def drawn(tables="any", seed=SEED):
     """Batches of all ranks: per feature ids, and their lengths int64[samples]."""
-    rng, made = np.random.default_rng(SEED), []
-    for number in range(count):
+    rng, made = np.random.default_rng(seed), []
+    for number in range(BATCHES):
         if tables == "n-grams":
             tokens = torch.from_numpy(rng.integers(0, 30, (SAMPLES, 5)))
             made.append([(ids, torch.full((SAMPLES,), 5)) for ids in GRAMS(tokens).reshape(
@@ -100,11 +106,12 @@ def opened(tables="any", mode="resident", optimizer="sgd", group=None, seed=3, *
                 **options)
 
 
-def step(embeddings, bags, world=1):
+def step(embeddings, bags, world=1, applies=True):
     found = embeddings(bags)
     gradient = (found.detach() * 16).round() / 16 + 0.25
     (found * gradient).sum().mul(world).backward()
-    embeddings.optimizer.step()
+    if applies:
+        embeddings.optimizer.step()
     return found.detach()
 
 
@@ -146,6 +153,49 @@ def run(group=None, tables="any", ahead=0, **options):
         results.append(embeddings.eval()(part(made[7], rank, world)))
         found["results"] = results
         return found
+
+
+def scheduled(seed, group=None, **options):
+    """The outcome of a training in which calls of every kind come at random."""
+    rank, world = (dist.get_rank(group), dist.get_world_size(group)) if group else (0, 1)
+    rng, made = random.Random(seed), drawn(seed=seed)
+    bags = [part(batch, rank, world) for batch in made]
+    embeddings, at, ahead, held = opened(group=group, **options), 0, 0, False
+    while at < BATCHES:
+        call = rng.choice(("prefetch", "prefetch", "train", "train", "train", "accumulate", "skip",
+                           "abandon", "evaluate", "export", "resume", "mislead"))
+        if call == "prefetch" and ahead < min(4, BATCHES - at):
+            embeddings.prefetch(bags[at + ahead])
+            ahead += 1
+        elif call == "train" or (call == "accumulate" and not held):
+            step(embeddings, bags[at], world, applies=call == "train")
+            at, ahead, held = at + 1, max(0, ahead - 1), call != "train"
+        elif call == "skip" and ahead and any(len(ids) for ids, _ in made[at]):
+            embeddings.skip()
+            at, ahead = at + 1, ahead - 1
+        elif call == "evaluate":
+            embeddings.eval()(rng.choice(bags))
+            embeddings.train()
+        elif call == "export":
+            embeddings.changes(rng.choice((0, at // 2)))
+        elif call == "mislead":
+            wrong = [*rng.choice(bags)]
+            wrong[3] = torch.tensor([9]), torch.zeros(SAMPLES // world, dtype=torch.int64)
+            with suppress(Error):
+                (embeddings.prefetch if ahead else embeddings)(wrong)
+        elif call in ("abandon", "resume") and not held:
+            state = copy.deepcopy(saved(embeddings))
+            embeddings.abandon()
+            ahead = 0
+            if call == "resume":
+                embeddings.close()
+                embeddings = opened(group=group, **options)
+                embeddings.load_state_dict(state["model"])
+                embeddings.optimizer.load_state_dict(state["rows"])
+    if held:
+        embeddings.optimizer.step()
+    with embeddings:
+        return outcome(embeddings)
 
 
 def saved(embeddings):
@@ -247,6 +297,8 @@ def main(path, folder):
                 dist.all_gather_object(runs, run(group, **case), group)
                 found[name, size] = runs
             found["misled", size] = [misled(group)]
+            for seed in SEEDS:
+                found["scheduled", size, seed] = [scheduled(seed, group, **SCHEDULED)]
     sizes = (2, world, 2, 1)
     found["resumed", 0] = [resumed([groups[size] for size in sizes], Path(folder))]
     if rank == 0:

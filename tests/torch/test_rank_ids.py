@@ -6,7 +6,7 @@ import torch.distributed as dist
 
 from tests.torch import rank_ids
 from tests.torch.launching import one_at_a_time, torchrun
-from tests.torch.rank_ids import BATCHES, CASES, SEED, misled, run
+from tests.torch.rank_ids import BATCHES, CASES, SCHEDULED, SEED, SEEDS, misled, run, scheduled
 
 
 @pytest.fixture(scope="module", params=[
@@ -56,7 +56,7 @@ def check(case, found, one):
 
 @pytest.mark.parametrize("case", CASES)
 def test_bits_of_one_process(runs, alone, case):
-    for (name, _), found in runs.items():
+    for (name, *_), found in runs.items():
         if name == case:
             check(case, found, alone(case))
 
@@ -79,13 +79,28 @@ def test_cases_train_what_they_are_for(alone):
 
 def test_what_fails_at_one_rank_is_an_error_at_all(runs, alone):
     """And the training that goes on has the bits of one in which nothing failed."""
-    for (name, _), found in runs.items():
+    for (name, *_), found in runs.items():
         if name == "misled":
             assert not differing(found[0], alone("scratchpipe"))
 
 
 def test_what_fails_at_a_single_rank(one_rank, alone):
     assert not differing(misled(one_rank), alone("scratchpipe"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_order_of_calls_has_the_same_bits_in_modes(seed):
+    expected = scheduled(seed, mode="resident", optimizer="adagrad")
+    assert not differing(scheduled(seed, **SCHEDULED), expected), f"seed {seed}"
+
+
+def test_any_order_of_calls_has_the_same_bits_on_ranks(runs):
+    for seed in SEEDS:
+        expected = scheduled(seed, mode="resident", optimizer="adagrad")
+        found = [each for key, (each, *_) in runs.items() if key[2:] == (seed,)]
+        assert found
+        for each in found:
+            assert not differing(each, expected), f"seed {seed}"
 
 
 def test_other_numbers_of_ranks_resume_exactly(runs, alone):
