@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hotrow_boards.board import ECP5_85
+from hotrow_boards.board import CAPACITIES
 from hotrow_boards.routing import place_and_route
 from hotrow_boards.synthesis import check_fit, map_cells
 from hotrow_boards.tools import tool
@@ -16,7 +16,7 @@ from .shift_chain import CHAIN_MODULE, wrap
 
 DEVICE = "LFE5UM-85F-8"
 _DEVICE_OPTIONS = ("--um-85k", "--package", "CABGA756", "--speed", "8")
-CAPACITY = ECP5_85
+CAPACITY = CAPACITIES["85F"]
 BRAM_BITS = 18 * 1024
 
 

@@ -1,5 +1,6 @@
 """Description of a board: device, clock, memory, links and the accelerator that it carries."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -9,7 +10,9 @@ from hotrow_rtl.config import Config, preset
 from .dram.controller import Dram
 from .ethernet.station import Rgmii, Station
 
-ECP5_85 = {"luts": 83640, "ffs": 83640, "bram": 208, "dsp": 156}
+# Of the ECP5s that hold a card (Lattice FPGA-DS-02012), by the middle of their part number.
+CAPACITIES = {"45F": {"luts": 43848, "ffs": 43848, "bram": 108, "dsp": 72},
+               "85F": {"luts": 83640, "ffs": 83640, "bram": 208, "dsp": 156}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """One board; the instances are in ``hotrow_boards.boards``.
+    """One board; files describe them: see ``hotrow_boards.boards``.
 
     Parameters
     ----------
@@ -45,10 +48,8 @@ class Board:
         Class in amaranth-boards, "module:class".
     device : str
         Part number of the FPGA, with speed grade.
-    options : tuple of str
-        nextpnr's options for that FPGA.
-    capacity : mapping of str to int
-        luts, ffs, bram and dsp of the FPGA.
+    package : str
+        Its package, as nextpnr names it.
     preset : str
         Preset of the accelerator.
     memory_bytes : int
@@ -73,10 +74,9 @@ class Board:
     title: str
     platform: str
     device: str
-    options: tuple
-    capacity: Mapping
+    package: str
     preset: str = "ecp5"
-    memory_bytes: int
+    memory_bytes: int = 1 << 16
     dram: Dram | None = None
     clock_mhz: int
     loader: tuple
@@ -84,6 +84,32 @@ class Board:
     uart: str
     rgmii: Rgmii | None = None
     unused: str
+
+    def __post_init__(self):
+        if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", self.name):
+            raise ValueError(f"name must be of small letters, digits, - and _, not {self.name!r}")
+        least = 1 << 15  # two queues of a few commands, staging for both ways, and tables
+        if self.memory_bytes < least or self.memory_bytes & (self.memory_bytes - 1):
+            raise ValueError(f"memory_bytes must be a power of two of at least {least}, not "
+                             f"{self.memory_bytes}")
+        preset(self.preset)
+        if not re.fullmatch(r"LFE5U(M|M5G)?-(45F|85F)-[678]", self.device):
+            raise ValueError(f"device must be an ECP5 with its speed grade, such as LFE5U-85F-6, "
+                             f"of 45F or 85F (smaller ones do not hold a card), not "
+                             f"{self.device!r}")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """nextpnr's options for the FPGA."""
+        family, size, speed = self.device.split("-")
+        kind = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}[family]
+        return (f"--{kind}{size.lower().replace('f', 'k')}", "--package", self.package,
+                "--speed", speed)
+
+    @property
+    def capacity(self) -> Mapping[str, int]:
+        """luts, ffs, bram and dsp of the FPGA."""
+        return CAPACITIES[self.device.split("-")[1]]
 
     @property
     def links(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import fill
 
 from .board import Variant
+from .board_file import SUFFIX, check
 from .boards import BOARDS, find_board
 from .build import build as build_board
 from .ethernet.station import Station
@@ -17,8 +18,11 @@ _BUILD_FOLDER = Path("build")
 
 def boards(subparsers):
     """Add `hotrow boards`."""
-    parser = subparsers.add_parser("boards", help="list the boards",
-                                   description="List the boards and what each carries.")
+    parser = subparsers.add_parser("boards", help="list the boards, or check the file of one",
+                                   description="List the boards and what each carries, or check "
+                                               "a file that describes one.")
+    parser.add_argument("file", nargs="?", metavar="FILE", help=f"a board's, which ends in "
+                                                               f"{SUFFIX}")
     _add_json(parser)
     parser.set_defaults(run=_list)
 
@@ -67,11 +71,15 @@ def flash(subparsers):
 
 
 def _list(options):
+    boards = BOARDS.values()
+    if options.file is not None:
+        boards = [find_board(options.file)]
+        check(boards[0])
     described = [{
         "board": board.name, "title": board.title, "device": board.device, "preset": board.preset,
         "memory_bytes": board.memory_bytes, "memories": board.memories, "links": board.links,
         "clock_mhz": board.clock_mhz, "unused": board.unused,
-    } for board in BOARDS.values()]
+    } for board in boards]
     if options.json:
         print(json.dumps({"boards": described}))
         return 0
@@ -95,6 +103,7 @@ def _memories(sizes):
 def _build(options):
     board, given = find_board(options.board), {
         name: value for name in ("address", "mac") if (value := getattr(options, name)) is not None}
+    check(board)
     if given and options.link != "udp":
         raise ValueError(f"--{next(iter(given))} needs --link udp, not --link {options.link}")
     station = Station(**given)
@@ -128,7 +137,7 @@ def _flash(options):
 
 def _add_board(parser):
     parser.add_argument("--board", required=True, metavar="BOARD",
-                        help=f"one of {', '.join(BOARDS)}")
+                        help=f"one of {', '.join(BOARDS)}, or a file that ends in {SUFFIX}")
 
 
 def _add_json(parser):

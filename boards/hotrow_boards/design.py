@@ -233,13 +233,14 @@ def sources(board: Board, variant: Variant) -> dict[str, str]:
     board.check(variant)
     platform, clock_khz = board.make_platform(), 1000 * board.clock_mhz
     platform.ram_instances = True  # memories are instances of the RAM module in the core's Verilog
-    verilog, controller = emit(board.config), None
+    generated, controller = "", None
     if variant.link == "udp":
-        verilog += ethernet_verilog(variant.station, board.rgmii, clock_khz)
+        generated += ethernet_verilog(variant.station, board.rgmii, clock_khz)
     if variant.memory == "dram":
         controller = generate(board.dram, f"{board.device}{platform.package}C",
                               round(platform.default_clk_frequency / 1e6), board.clock_mhz)
-        verilog += controller.verilog
+        generated += controller.verilog
+    verilog = emit(board.config) + generated  # last: it takes longest
     plan = platform.prepare(BoardDesign(board, variant.link, controller), name=TOP, emit_src=False)
     pins = plan.files[f"{TOP}.lpf"]
     if controller:

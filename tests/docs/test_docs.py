@@ -50,7 +50,7 @@ def test_command_lines_parse(source):
 
 
 NEEDS = ("demo", "--preset alveo", "--calibrate", "build", "flash", "clock", "FILE", "hotset")
-FILES = ("clicks.tsv.gz", "log.tsv.gz", "criteo:")
+FILES = ("clicks.tsv.gz", "clicks.csv", "log.tsv.gz", "criteo:")
 
 
 def runnable():

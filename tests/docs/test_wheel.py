@@ -48,6 +48,7 @@ def test_contents(built):
         f"hotrow-{metadata['Version']}.dist-info"}
     for needed in ("hotrow/traces/sample.tsv", "hotrow/py.typed", "hotrow/contract/geometry.py",
                    "hotrow_explore/data/systems.toml", "hotrow_explore/benchmarks/ecp5.json",
+                   "hotrow_boards/boards/ulx3s.toml",
                    "hotrow_sim/verilated/harness.cpp", "hotrow/kernels/group.cpp"):
         assert needed in names, needed
     libraries = {Path(name).stem for name in names if name.startswith("hotrow/kernels/lib/")}

@@ -65,11 +65,12 @@ def test_only_the_chosen_command_is_imported(install):
      "needs the module 'polars' of the extra 'torch', which is not installed: "
      "pip install 'hotrow[torch]'"),
     (MemoryError("256 GB"), "not enough memory (256 GB): a table has a row for every id up to the "
-     "largest of its column; number the ids from 0, hash them with --hash-rows N, or choose "
-     "shorter rows or fewer tables"),
+     "largest of its column; number the ids from 0, hash them with --hash-rows N, let hotrow train "
+     "take any id with --any-ids ROWS, or choose shorter rows or fewer tables"),
     (RuntimeError("alloc: can't allocate memory"), "not enough memory (alloc: can't allocate "
      "memory): a table has a row for every id up to the largest of its column; number the ids from "
-     "0, hash them with --hash-rows N, or choose shorter rows or fewer tables"),
+     "0, hash them with --hash-rows N, let hotrow train take any id with --any-ids ROWS, or choose "
+     "shorter rows or fewer tables"),
 ])
 def test_errors_are_one_line(install, capsys, error, text):
     install(subcommand("go", fails(error)))

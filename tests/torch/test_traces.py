@@ -4,6 +4,7 @@ import re
 import numpy as np
 import polars
 import pytest
+from hotrow.torch import ids_of
 from hotrow.traces import TraceError, files, open_trace
 from hotrow.traces import log as logs
 from hotrow.traces.criteo import KAGGLE_CARDINALITIES, by_first_appearance
@@ -105,6 +106,7 @@ def test_a_bag_that_no_length_can_tell(monkeypatch):
     ({"label": "visit"}, "column 'visit', line 2: a label is 0 or 1, not 'a'"),
     ({"dense": ("visit",)}, "column 'visit', line 2: expected a finite number, not 'a'"),
     ({"rows": (3, 7)}, "column 'item', line 2: id 7 in a table of 7 rows"),
+    ({"ids": ("visit",)}, "expected an integer, not 'a': hotrow train takes any id with --any-ids"),
     ({"rows": (3,)}, "1 row counts for 2 id columns"),
 ])
 def test_wrong_columns(log, changes, message):
@@ -114,8 +116,9 @@ def test_wrong_columns(log, changes, message):
 
 @pytest.mark.parametrize("cell, message", [
     ("-4", "an id cannot be negative, not '-4'"),
-    ("", "expected an id, the cell is empty"),
-    ("4294967296", "an id is at most 4294967295, unless --hash-rows N hashes the ids, not"),
+    ("", "expected an id, the cell is empty: hotrow train takes any id with --any-ids ROWS"),
+    ("4294967296", "an id is at most 4294967295, unless --hash-rows N hashes the ids, not "
+     "'4294967296': hotrow train takes any id with --any-ids ROWS --mode scratchpipe"),
     ("99999999999999999999", "expected an integer, not '99999999999999999999'"),
     ("1e3", "expected an integer, not '1e3'"),
 ])
@@ -128,6 +131,7 @@ def test_wrong_ids(tmp_path, cell, message):
 
 @pytest.mark.parametrize("content, message", [
     ("", "is empty"),
+    ("click|user\n0|1\n", "no column 'user': .*: separate columns by tabs, commas or semicolons"),
     ("click\tuser\titem\tprice\n", "has a header and no rows"),
     ("click\tuser\titem\tprice\n0\t1\t2\t3\t4\t5\n", "no table of columns separated by"),
 ])
@@ -149,11 +153,49 @@ def test_forms_of_a_text(tmp_path, text):
     assert samples.ids.ravel().tolist() == [7, 9] and samples.dense.ravel().tolist() != [0, 0]
 
 
+@pytest.mark.parametrize("cells, integers", [
+    (["7", "-1", None, " 24", str(2**64 - 1)], [7, -1, 24, -1]), (["24.0", None, "3.0"], [24, 3]),
+    (["ann", "bob", None, "ann"], None), (["0xff", "b7", "12"], None), ([str(2**64), "1"], None),
+    (["85123A", "22423", "é", " x"], None), (["1.5", "2.5"], None)])
+def test_any_ids_of_cells(cells, integers):
+    text = polars.Series(cells, dtype=polars.String)
+    found = files.any_ids(text).tolist()
+    if integers is None:
+        assert found == ids_of(text).tolist()
+    else:
+        assert [each for each, cell in zip(found, cells, strict=True) if cell] == integers
+        assert all(each == ids_of([""]).item() for each, cell in zip(found, cells, strict=True)
+                   if cell is None)
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "csv.gz", "parquet"])
+def test_any_ids_of_files(tmp_path, ending):
+    """Columns of strings and of integers of 64 bits, in bags: the ids that `ids_of` gives them."""
+    frame = polars.DataFrame({"user": ["ann", "ann", "bob"], "item": [2**63, 1, 1],
+                              "visit": ["a", "a", "b"]}, schema_overrides={"item": polars.UInt64})
+    path = tmp_path / f"log.{ending}"
+    if ending == "parquet":
+        frame.write_parquet(path)
+    else:
+        text = frame.write_csv(separator="\t" if ending == "tsv" else ",").encode()
+        path.write_bytes(gzip.compress(text) if "gz" in ending else text)
+    trace = open_trace(str(path), ["user", "item"], any_ids=100)
+    samples = trace.batch(0, 3)
+    assert trace.cardinalities == (3, 3) and samples.ids.dtype == np.int64
+    for column, name in enumerate(trace.columns):
+        assert samples.ids[:, column].tolist() == ids_of(frame[name]).tolist()
+    bags = open_trace(str(path), ["user", "item"], bag="visit", any_ids=2)
+    assert bags.cardinalities == (2, 2)
+    assert bags.batch(0, 2).ids.tolist() == [
+        ids_of(["ann"]).item(), -2**63, 1, ids_of(["bob"]).item(), 1]
+
+
 def test_parquet(tmp_path):
     path = tmp_path / "log"
-    polars.DataFrame({"user": [7, 9], "price": [0.5, 1.5]}).write_parquet(path)
-    samples = open_trace(str(path), ["user"], dense=["price"]).batch(0, 2)
-    assert samples.ids.ravel().tolist() == [7, 9]
+    polars.DataFrame({"user": [7, 9], "price": [0.5, 1.5], "click": [True, False],
+                      "tags": [[1], [2, 3]]}).write_parquet(path)
+    samples = open_trace(str(path), ["user"], "click", ["price"]).batch(0, 2)
+    assert samples.ids.ravel().tolist() == [7, 9] and samples.label.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("content, message", [
@@ -196,6 +238,10 @@ def test_criteo_format(tmp_path, packed):
     assert samples.label.tolist() == [1, 0, 0]
     np.testing.assert_allclose(samples.dense[:, 0], [np.log(4), -np.log(3), 0], rtol=1e-6)
     assert (samples.dense[:, 1:] == 0).all()
+    raw = open_trace(f"criteo:{path}", any_ids=9)
+    assert raw.cardinalities == (3, *[2] * 24, 3)
+    assert raw.batch(0, 8).ids[:, [0, 1, 25]].tolist() == [
+        [2**32 - 1, 10, -1], [0, 10, 7], [2**32 - 1, 10, -1]]
 
 
 @pytest.mark.parametrize("line, message", [

@@ -130,7 +130,76 @@ def test_a_killed_run_resumes(train, tmp_path, death):
     assert resumed["table_sha256"] == whole["table_sha256"], seed
 
 
+@pytest.fixture
+def raw(tmp_path):
+    """A log of strings and of hashes of 64 bits, more of them than rows, that drift."""
+    draw = random.Random(5)
+    lines = [f"{draw.randrange(2)},u{at // 9 + draw.randrange(30)},{draw.randrange(1 << 64)}"
+             for at in range(200)]
+    path = tmp_path / "raw.csv"
+    path.write_text("\n".join(("click,user,item", *lines)))
+    return ["--trace", path, "--ids", "user,item", "--label", "click", "--any-ids", 50,
+            "--batch-size", 4, "--optimizer", "rowwise_adagrad"]
+
+
+OF_IDS = ("rows_used", "ids_admitted", "ids_expired", "default_lookups", "table_sha256")
+
+
+def test_raw_ids(train, raw, capsys):
+    """Ids take rows from others, and slots, threads and batches ahead change no bit."""
+    found = []
+    for options in (["--mode", "scratchpipe"], ["--mode", "freqcache", "--slots", 64, "--workers",
+                    2], ["--mode", "scratchpipe", "--depth", 15, "--transport", "cpu"]):
+        code, result, err = train(*raw, *TINY, *options)
+        assert code == 0 and result["check_held"], err
+        found.append([result[name] for name in OF_IDS])
+    assert found[0] == found[1] == found[2]
+    rows, admitted, expired, _, _ = found[0]
+    assert rows == admitted - expired <= 2 * 49 and expired > 90
+    assert main(["train", *map(str, [*raw, *TINY[:-1], "--mode", "scratchpipe"])]) == 0
+    assert "ids that lost it again" in capsys.readouterr().out
+
+
+def test_a_run_with_raw_ids_resumes(train, raw, tmp_path, monkeypatch):
+    class Numbered(Checkpoint):
+        def save(self, **parts):
+            Checkpoint(f"{self.path}.{parts['batch']}").save(**parts)
+
+    monkeypatch.setattr("hotrow.torch.training.train.Checkpoint", Numbered)
+    path, run = tmp_path / "run.pt", [*raw, *TINY, "--mode", "scratchpipe"]
+    _, whole, _ = train(*run, "--checkpoint", path, "--checkpoint-every", 31)
+    code, resumed, err = train(*run, "--resume", f"{path}.31", "--workers", 1)
+    assert code == 0 and resumed["first_batch"] == 31, err
+    assert [resumed[name] for name in OF_IDS] == [whole[name] for name in OF_IDS]
+    assert whole["ids_expired"] > 90
+    code, _, err = train(*run, "--resume", f"{path}.31", "--any-ids", 60)
+    assert code == 2 and "was trained with --any-ids 50, not 60" in err
+
+
 @pytest.mark.parametrize("options, message", [
+    ([], "--any-ids is for modes scratchpipe and freqcache, not hotline: add --mode scratchpipe"),
+    (["--mode", "resident"], "not resident: add --mode scratchpipe"),
+    (["--mode", "scratchpipe", "--depth", 16], "at most 16 batches ahead, and --depth 16 with"),
+    (["--mode", "scratchpipe", "--hash-rows", 9], "leave --hash-rows out"),
+    (["--mode", "scratchpipe", "--any-ids", 1], "expected an integer of at least 2, not '1'"),
+    (["--mode", "scratchpipe", "--trace", "zipf:1", "--ids", "user"], "columns of its own"),
+])
+def test_wrong_options_of_raw_ids(train, raw, options, message):
+    code, out, err = train(*raw, *TINY, *options)
+    assert (code, out) == (2, "") and message in err and err.count("\n") == 1
+
+
+def test_a_refusal_loads_no_pytorch(raw):
+    code = ("import sys; from hotrow.command.cli import main; "
+            "print(main(sys.argv[1:]), 'torch' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code, "train", *map(str, raw)],
+                          capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"], done.stderr
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--mode", "scratchpipe", "--any-ids", 9], "zipf:1.05:300' is generated, with ids from 0: "
+     "leave --any-ids out"),
     (["--mode", "hotline", "--checkpoint", "x"], "--checkpoint is for modes scratchpipe and"),
     (["--mode", "resident", "--policy", "lru"], "--policy is for modes scratchpipe and freqcache"),
     (["--mode", "scratchpipe", "--resume", "/nowhere/x"], "there is no checkpoint /nowhere/x"),

@@ -9,6 +9,7 @@ from ..contract.encoding import IDENTITY, QUEUES, VERSION
 from ..contract.registers import (
     GEOMETRY,
     REGISTERS,
+    Access,
     ControlBits,
     FaultBits,
     QueueControlBits,
@@ -30,15 +31,10 @@ from .queue_control import QueueControl, fields_of, register_layout
 
 REGISTER_ADDRESS_WIDTH = 12  # a page of the host, larger than the register space
 
-# Registers without logic of their own: a read returns the value written.
-_PLAIN = (
-    "TIMEOUT", "EVENT_SELECT",
-    "REGION_HANDLE", "REGION_BASE_LOW", "REGION_BASE_HIGH", "REGION_SIZE_LOW", "REGION_SIZE_HIGH",
-    "TABLE_NUMBER", "TABLE_LAST_ROW", "TABLE_WEIGHTS_LOW", "TABLE_WEIGHTS_HIGH", "TABLE_ROW",
-    "TABLE_STATE_LOW", "TABLE_STATE_HIGH", "TABLE_FORMAT", "TABLE_PARTITION",
-)
-_PLAIN_OF_QUEUE = ("COMMANDS_LOW", "COMMANDS_HIGH", "COMPLETIONS_LOW", "COMPLETIONS_HIGH",
-                   "ENTRIES")
+# Registers that are written and have logic of their own; a read of the others returns what was
+# written.
+_WITH_LOGIC = {"CONTROL", "FAULT", "INTERRUPT", "EVENT_VALUE", "PLAN_RETIRED",
+               *(f"{queue.upper()}_{name}" for queue in QUEUES for name in ("CONTROL", "TAIL"))}
 
 
 class RegisterBlock(wiring.Component):
@@ -104,8 +100,9 @@ class RegisterBlock(wiring.Component):
         wiring.connect(m, block=wiring.flipped(self.bus), slave=slave.bus)
         access = _Access(m, slave.accesses.p)
 
-        plain = {name: Signal(32, name=name.lower()) for name in (
-            *_PLAIN, *(_of(queue, name) for queue in QUEUES for name in _PLAIN_OF_QUEUE))}
+        registers = registers_of(self.config)
+        plain = {name: Signal(32, name=name.lower()) for name, register in registers.items()
+                 if register.access == Access.READ_WRITE and name not in _WITH_LOGIC}
         self._plain(m, access, plain)
         # Timing: a register, as its sources are far.
         status = Signal(register_layout(StatusBits))
@@ -128,6 +125,9 @@ class RegisterBlock(wiring.Component):
             reads |= self._planner(m, access)
         for queue, control in zip(QUEUES, self.queues, strict=True):
             reads |= self._queue(m, access, queue, control, plain)
+        nothing = [name for name, register in registers.items() if name not in reads | plain
+                   and register.access != Access.WRITE_ONLY]
+        assert not nothing, f"a read of {', '.join(nothing)} has no source"
         self._commits(m, access, plain)
         m.d.comb += [
             self.timeout.eq(plain["TIMEOUT"]),

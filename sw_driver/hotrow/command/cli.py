@@ -120,8 +120,8 @@ def _complain(error: object) -> int:
     text = advice(error) if isinstance(error, ModuleNotFoundError) else str(error)
     if _lacks_memory(error):
         text = (f"not enough memory ({text}): a table has a row for every id up to the largest of "
-                f"its column; number the ids from 0, hash them with --hash-rows N, or choose "
-                "shorter rows or fewer tables")
+                f"its column; number the ids from 0, hash them with --hash-rows N, let hotrow "
+                "train take any id with --any-ids ROWS, or choose shorter rows or fewer tables")
     text = " ".join(text.split()) or type(error).__name__
     print(f"hotrow: error: {text}", file=sys.stderr)
     return USER_ERROR

@@ -84,7 +84,8 @@ def check_memory(trace: Trace, row_bytes: int, copies: int = 1) -> None:
         f"{free / GB:,.1f} GB of memory are free; column {trace.columns[at]!r} alone has "
         f"{trace.cardinalities[at]:,} rows, one for every id up to its largest: "
         + ("choose a smaller trace or --dim" if trace.synthetic else
-           "number the ids from 0, or hash them with --hash-rows N"))
+           "number the ids from 0, hash them with --hash-rows N, or let hotrow train take any id "
+           "with --any-ids ROWS"))
 
 
 def check_writable(path: str | Path) -> None:

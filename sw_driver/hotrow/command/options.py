@@ -10,7 +10,8 @@ from ..contract.geometry import PRESETS
 
 DEFAULT_PRESET = "ecp5"
 TRACES = ("zipf:S[:rows], drift:S[:rows[:period]], uniform[:rows], single, criteo-shape[:S], "
-          "criteo:FILE, sample, or a file with a header, tab- or comma-separated, gzip or not")
+          "criteo:FILE, sample, Parquet, or a file with a header, separated by tabs, commas or "
+          "semicolons, gzip or not")
 HOT_SHARE = 0.25  # of all rows, by default
 _UNITS = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_OFFSET, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 
 
 def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -15,6 +18,24 @@ def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
+
+
+def string_ids(strings: Sequence[bytes]) -> NDArray[np.int64]:
+    """Ids of byte strings, as `hotrow.torch.ids_of` says: int64[n]."""
+    if not strings:
+        return np.empty(0, np.int64)
+    lengths = np.array([len(string) for string in strings], np.int64)
+    data = np.frombuffer(b"".join(strings), np.uint8)
+    order = np.argsort(-lengths, kind="stable")  # the strings that go on are the first ones
+    begins = (np.cumsum(lengths) - lengths)[order]
+    hashes = np.full(len(strings), _OFFSET)
+    longest_first = lengths[order]
+    for position in range(int(longest_first[0])):
+        going = int(np.searchsorted(-longest_first, -position, side="left"))
+        hashes[:going] = (hashes[:going] ^ data[begins[:going] + position]) * _PRIME
+    placed = np.empty_like(hashes)
+    placed[order] = hashes
+    return mixed(placed).view(np.int64)
 
 
 def initial_rows(ids: NDArray[np.uint64], dim: int, seed: int,

@@ -76,6 +76,14 @@ class IdMap:
     threads : int, optional
         Of a lookup; by default as the number of ids needs, at most those of PyTorch.
 
+    Attributes
+    ----------
+    batch, completed : int
+        Batches that were planned, and that are done.
+    default_lookups : int
+        Lookups of the default row in all batches.
+    log : EventLog
+
     Raises
     ------
     Error
@@ -98,7 +106,7 @@ class IdMap:
                         f"it at least {expiry.cap + 1} rows")
         self.admission, self.expiry, self.threads = admission, expiry, threads
         self.seed = seed & (1 << 64) - 1
-        self.batch, self.completed = 0, 0
+        self.batch, self.completed, self.default_lookups = 0, 0, 0
         self.log = EventLog()
         self._index, self._lock = id_index(rows, self.seed), threading.Lock()
         width = admission.width if isinstance(admission, LeastCount) else 0
@@ -153,8 +161,10 @@ class IdMap:
             rows[without] = row_of[number]
             self.log.append(self.batch, EXPIRED, expired_ids, expired_rows)
             self.log.append(self.batch, ADMITTED, distinct[chosen], given)
+            default_lookups = int((rows == 0).sum())
+            self.default_lookups += default_lookups
             return MappedBatch(self.batch, rows.reshape(keys.shape), distinct[chosen], given,
-                               expired_ids, expired_rows, int((rows == 0).sum()),
+                               expired_ids, expired_rows, default_lookups,
                                wanted - len(given))
 
     def done(self, batch: int) -> None:
@@ -214,7 +224,8 @@ class IdMap:
         with self._lock:
             index, fresh = self._index, self._index.fresh
             settings = {"rows": self.table_rows, "seed": self.seed, "batch": self.batch,
-                        "first": self.log.first, "expiry": self.expiry and asdict(self.expiry),
+                        "first": self.log.first, "default_lookups": self.default_lookups,
+                        "expiry": self.expiry and asdict(self.expiry),
                         "admission": self.admission and [type(self.admission).__name__,
                                                          asdict(self.admission)]}
             state = index.state[:fresh]
@@ -240,6 +251,7 @@ class IdMap:
                        threads)
             index, fresh, free = made._index, len(state["ids"]), np.asarray(state["free"])
             made.batch = made.completed = settings["batch"]
+            made.default_lookups = settings["default_lookups"]
             for name, part in (("id", "ids"), ("count", "counts"), ("last", "last")):
                 index.state[name][:fresh] = state[part]
             index.free[:len(free)] = free

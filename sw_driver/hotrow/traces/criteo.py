@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from . import files
 from .scaling import signed_log1p
-from .trace import StoredTrace, TraceError
+from .trace import StoredTrace, TraceError, rows_for_any
 
 DENSE = tuple(f"I{i}" for i in range(1, 14))
 CATEGORICAL = tuple(f"C{i}" for i in range(1, 27))
@@ -19,12 +19,13 @@ KAGGLE_CARDINALITIES = (
     5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572)
 
 
-def open_criteo(path: str, hash_rows: int | None = None) -> StoredTrace:
+def open_criteo(path: str, hash_rows: int | None = None,
+                any_ids: int | None = None) -> StoredTrace:
     """Read a file in the format of the Kaggle and 1TB data sets, gzip or not.
 
-    Categorical values are numbered by first appearance in their column, or modulo `hash_rows`; a
-    missing value is one of them. Integer features are scaled by `signed_log1p`; a missing feature
-    is 0.
+    Categorical values are numbered by first appearance in their column, or modulo `hash_rows`; with
+    `any_ids`, the most rows of a table, they are the ids. A missing value is one of them. Integer
+    features are scaled by `signed_log1p`; a missing feature is 0.
 
     Returns
     -------
@@ -43,10 +44,14 @@ def open_criteo(path: str, hash_rows: int | None = None) -> StoredTrace:
     dense = np.stack([signed_log1p(files.floats(columns[name], name, FIRST_LINE))
                       for name in DENSE], axis=1)
     values = [files.integers(columns[name], name, FIRST_LINE, base=16) for name in CATEGORICAL]
-    number = by_first_appearance if hash_rows is None else partial(hashed, rows=hash_rows)
-    ids = np.stack([number(column) for column in values], axis=1)
     label = files.labels(columns["label"], "label", FIRST_LINE)
-    return StoredTrace(f"criteo:{path}", CATEGORICAL, ids, dense, label)
+    if any_ids is not None:
+        ids = np.stack(values, axis=1)
+        return StoredTrace(f"criteo:{path}", CATEGORICAL, ids, dense, label,
+                           cardinalities=rows_for_any(ids, any_ids))
+    number = by_first_appearance if hash_rows is None else partial(hashed, rows=hash_rows)
+    numbers = np.stack([number(column) for column in values], axis=1)
+    return StoredTrace(f"criteo:{path}", CATEGORICAL, numbers, dense, label)
 
 
 def hashed(values: NDArray[np.int64], rows: int) -> NDArray[np.uint32]:

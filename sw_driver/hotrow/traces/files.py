@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # which takes long to load
     import polars
 
 LARGEST_ID, LARGEST_HASHED = 2**32 - 1, 2**63 - 1
+_ANY_IDS = "hotrow train takes any id with --any-ids ROWS --mode scratchpipe"
 
 
 def read_text(path: str | Path, header: bool) -> "polars.DataFrame":
@@ -30,20 +31,22 @@ def read_text(path: str | Path, header: bool) -> "polars.DataFrame":
     Returns
     -------
     polars.DataFrame
-        String columns; an empty cell is null.
+        String columns; an empty cell is null. Nested columns of Parquet are left out.
     """
-    try:
-        import polars
-    except ModuleNotFoundError as missing:
-        raise TraceError(f"reading a trace file {advice(missing)}") from missing
     path = Path(path)
     if path.is_dir():
         raise TraceError(f"{path} is a folder: name a file in it")
     if not path.is_file():
         raise TraceError(f"no trace file {path}")
     try:
+        import polars
+    except ModuleNotFoundError as missing:
+        raise TraceError(f"reading a trace file {advice(missing)}") from missing
+    try:
         if (first := _first_line(path)).startswith(b"PAR1"):
-            frame = polars.read_parquet(path).cast(polars.String)
+            frame = polars.read_parquet(path)
+            frame = frame.select(name for name, dtype in frame.schema.items()
+                                 if not dtype.is_nested()).cast(polars.String)
         else:
             if b"\0" in first:
                 raise TraceError(f"{path} is no text: expected columns separated by tabs, commas "
@@ -95,18 +98,38 @@ def integers(text: "polars.Series", name: str, first_line: int,
     TraceError
         Naming the line of a cell that is not an integer.
     """
-    def read(cells: "polars.Series") -> tuple["polars.Series", "polars.Series"]:
-        found = cells.str.strip_chars().str.to_integer(base=base, strict=False)
-        return found, (found.is_null() & text.is_not_null()).arg_true()
-
-    numbers, wrong = read(text)
-    if len(wrong) and base == 10:  # pandas writes 24 as 24.0 in a column with an empty cell
-        numbers, wrong = read(text.str.replace(r"\.0+$", ""))
+    cells = _whole(text) if base == 10 else text.str.strip_chars()
+    numbers = cells.str.to_integer(base=base, strict=False)
+    wrong = (numbers.is_null() & text.is_not_null()).arg_true()
     if len(wrong):
         kind = "an integer" if base == 10 else f"a base-{base} number"
         raise _cell(name, first_line, wrong[0], text[int(wrong[0])], f"expected {kind}",
-                    ": number the values from 0, as pandas.factorize does")
+                    f": {_ANY_IDS}; or number the values from 0, as pandas.factorize does"
+                    if base == 10 else "")
     return numbers.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _whole(text: "polars.Series") -> "polars.Series":
+    """Cells without what surrounds an integer: pandas writes 24.0 in a column with empty cells."""
+    return text.str.strip_chars().str.replace(r"\.0+$", "")
+
+
+def any_ids(text: "polars.Series") -> NDArray[np.int64]:
+    """Cells as ids of 64 bits, which need not be rows: int64[N].
+
+    An integer is its own id, if all cells are integers of 64 bits or empty. Else the ids are those
+    that `hotrow.torch.ids_of` gives strings. An empty cell has the id of the empty string.
+    """
+    import polars
+
+    from ..ids.initial import string_ids  # with PyTorch, whose loading takes seconds
+
+    signed, unsigned = (_whole(text).cast(dtype, strict=False)
+                        for dtype in (polars.Int64, polars.UInt64))
+    numbers = signed.zip_with(signed.is_not_null(), unsigned.reinterpret(signed=True))
+    if (numbers.is_null() & text.is_not_null()).any():
+        return string_ids([(cell or "").encode() for cell in text])
+    return numbers.fill_null(int(string_ids([b""])[0])).to_numpy().astype(np.int64)
 
 
 def ids(text: "polars.Series", name: str, first_line: int,
@@ -123,13 +146,13 @@ def ids(text: "polars.Series", name: str, first_line: int,
     for wrong, complaint in checks:
         if wrong.any():
             at = int(wrong.argmax())
-            raise _cell(name, first_line, at, text[at], complaint)
+            raise _cell(name, first_line, at, text[at], complaint, f": {_ANY_IDS}")
     return (numbers if hash_rows is None else numbers % hash_rows).astype(np.uint32)
 
 
 def labels(text: "polars.Series", name: str, first_line: int) -> NDArray[np.float32]:
-    """Cells as labels, as float32[N] of 0 and 1."""
-    numbers = _floats(text)
+    """Cells as labels, as float32[N] of 0 and 1, which may be written false and true."""
+    numbers = _floats(text.replace(["true", "True", "false", "False"], ["1", "1", "0", "0"]))
     wrong = ~np.isin(numbers, (0.0, 1.0))
     if wrong.any():
         at = int(wrong.argmax())

@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 
 from . import files
 from .scaling import signed_log1p
-from .trace import StoredTrace, TraceError
+from .trace import Ids, StoredTrace, TraceError, rows_for_any
 
 LONGEST_BAG = np.iinfo(np.uint16).max
 FIRST_LINE = 2  # the header is line 1
 
 
-def group(key: NDArray[Any], ids: NDArray[np.uint32], dense: NDArray[np.float32],
+def group(key: NDArray[Any], ids: Ids, dense: NDArray[np.float32],
           label: NDArray[np.float32] | None) -> tuple[
-              NDArray[np.uint32], NDArray[np.uint16], NDArray[np.float32],
+              Ids, NDArray[np.uint16], NDArray[np.float32],
               NDArray[np.float32] | None]:
     """Combine each run of rows with the same key into one sample.
 
@@ -28,13 +28,13 @@ def group(key: NDArray[Any], ids: NDArray[np.uint32], dense: NDArray[np.float32]
     ----------
     key : array[N]
         The bag column.
-    ids : uint32[N, T]
+    ids : uint32[N, T], or int64[N, T] where ids may be any
     dense : float32[N, D]
     label : float32[N] or None
 
     Returns
     -------
-    values : uint32[n]
+    values : [n], as the ids
         Sample after sample, column after column.
     lengths : uint16[S, T]
     dense : float32[S, D]
@@ -70,10 +70,10 @@ def group(key: NDArray[Any], ids: NDArray[np.uint32], dense: NDArray[np.float32]
 
 def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
              dense: Sequence[str] = (), bag: str | None = None, rows: Sequence[int] | None = None,
-             hash_rows: int | None = None) -> StoredTrace:
-    """Read a file, gzip or not, whose first line names its columns.
+             hash_rows: int | None = None, any_ids: int | None = None) -> StoredTrace:
+    """Read a file, gzip or not, whose first line names its columns, or Parquet.
 
-    The columns are separated by tabs, or by commas if the first line has no tab.
+    The columns are separated by tabs; by semicolons if the first line has no tab; else by commas.
 
     Parameters
     ----------
@@ -90,6 +90,8 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
         Rows of each table; default: the largest id of its column plus one.
     hash_rows : int, optional
         The row of an id is the id modulo this number, so that ids of 64 bits serve.
+    any_ids : int, optional
+        Cells are integers or strings, whose ids are `files.any_ids`; most rows of a table.
 
     Returns
     -------
@@ -106,11 +108,17 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
                          f"{there}")
     for name in (*ids, *dense, *((label,) if label else ()), *((bag,) if bag else ())):
         if name not in frame.columns:
-            raise TraceError(f"{path} has no column {name!r}: there are {there}")
-    numbers = np.stack([files.ids(frame[name], name, FIRST_LINE, hash_rows) for name in ids],
-                       axis=1)
-    if rows is not None:
-        _check_rows(ids, numbers, rows)
+            raise TraceError(f"{path} has no column {name!r}: there are {there}" + (
+                ": separate columns by tabs, commas or semicolons" * (frame.width == 1)))
+    numbers: Ids
+    if any_ids is not None:
+        numbers = np.stack([files.any_ids(frame[name]) for name in ids], axis=1)
+        rows = rows_for_any(numbers, any_ids)
+    else:
+        numbers = np.stack([files.ids(frame[name], name, FIRST_LINE, hash_rows) for name in ids],
+                           axis=1)
+        if rows is not None:
+            _check_rows(ids, numbers, rows)
     features = np.empty((frame.height, len(dense)), np.float32)
     for column, name in enumerate(dense):
         features[:, column] = signed_log1p(files.floats(frame[name], name, FIRST_LINE))
@@ -122,7 +130,7 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
     return StoredTrace(str(path), ids, numbers, features, clicks, lengths, rows)
 
 
-def _check_rows(ids: Sequence[str], numbers: NDArray[np.uint32], rows: Sequence[int]) -> None:
+def _check_rows(ids: Sequence[str], numbers: Ids, rows: Sequence[int]) -> None:
     if len(rows) != len(ids):
         raise TraceError(f"{len(rows)} row counts for {len(ids)} id columns")
     for column, name in enumerate(ids):

@@ -3,11 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..contract.errors import Error
+
+Ids: TypeAlias = NDArray[np.uint32] | NDArray[np.int64]  # rows, or any ids
 
 
 class TraceError(Error):
@@ -21,7 +24,8 @@ class Samples:
     Attributes
     ----------
     ids : uint32[B, T], or uint32[n] when `lengths` is given
-        Row of each lookup; flat ids are ordered by sample, then by column.
+        Row of each lookup; flat ids are ordered by sample, then by column. int64 where ids may be
+        any.
     lengths : uint16[B, T] or None
         Ids per bag; None when every bag holds one id.
     dense : float32[B, D]
@@ -30,7 +34,7 @@ class Samples:
         0 or 1.
     """
 
-    ids: NDArray[np.uint32]
+    ids: Ids
     lengths: NDArray[np.uint16] | None
     dense: NDArray[np.float32]
     label: NDArray[np.float32] | None
@@ -68,7 +72,7 @@ class Trace(ABC):
     columns : tuple of str
         Names of the id columns.
     cardinalities : tuple of int
-        Rows of the table of each column; every id of the column is lower.
+        Rows of the table of each column; every id of the column is lower, unless ids may be any.
     dense_columns : int
     labelled : bool
     synthetic : bool
@@ -113,6 +117,7 @@ class StoredTrace(Trace):
     name : str
     columns : sequence of str
     ids : uint32[N, T], or uint32[n] with `lengths`
+        int64 where ids may be any.
     dense : float32[N, D]
     label : float32[N] or None
     lengths : uint16[N, T], optional
@@ -122,7 +127,7 @@ class StoredTrace(Trace):
 
     synthetic = False
 
-    def __init__(self, name: str, columns: Iterable[str], ids: NDArray[np.uint32],
+    def __init__(self, name: str, columns: Iterable[str], ids: Ids,
                  dense: NDArray[np.float32], label: NDArray[np.float32] | None,
                  lengths: NDArray[np.uint16] | None = None,
                  cardinalities: Sequence[int] | None = None):
@@ -152,3 +157,9 @@ class StoredTrace(Trace):
         largest = np.zeros(len(self.columns), np.int64)
         np.maximum.at(largest, column, self._ids)
         return (int(number) + 1 for number in largest)
+
+
+def rows_for_any(ids: NDArray[np.int64], most: int) -> tuple[int, ...]:
+    """Rows of a table for each column of ids int64[N, T]: one an id and the default row, at most
+    `most`."""
+    return tuple(min(most, len(np.unique(column)) + 1) for column in ids.T)

@@ -7,7 +7,7 @@ import pytest
 from hotrow_rtl.config import PRESETS, preset
 from hotrow_rtl.contract.encoding import IDENTITY, QUEUES, VERSION
 from hotrow_rtl.contract.registers import GEOMETRY, REGISTERS, Access, registers_of
-from hotrow_rtl.host.register_block import _PLAIN, RegisterBlock
+from hotrow_rtl.host.register_block import _WITH_LOGIC, RegisterBlock
 
 from tests.support.axi_lite_master import AXI4LiteMaster
 from tests.support.benches.stream_bench import StreamBench
@@ -16,8 +16,8 @@ from tests.support.simulation import built
 OKAY, SLVERR = 0, 2
 CONFIG = preset("tiny")
 UNKNOWN = 1 << 2
-STORED = [*_PLAIN, *(f"{queue.upper()}_{name}" for queue in QUEUES for name in (
-    "COMMANDS_LOW", "COMMANDS_HIGH", "COMPLETIONS_LOW", "COMPLETIONS_HIGH", "ENTRIES"))]
+STORED = [name for name, register in REGISTERS.items()
+          if register.access is Access.READ_WRITE and name not in _WITH_LOGIC]
 
 
 def run(scenario, config=CONFIG, limit=20000, **delays):

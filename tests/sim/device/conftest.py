@@ -1,4 +1,7 @@
-"""A card with tables and buffers; every test of it runs on the model and on the RTL."""
+"""A card with tables and buffers; every test of it runs on the model, in software and on the
+RTL."""
+
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from hotrow_sim.golden.region_check import Table
 
 from tests.support.bare_host import BareHost, aligned
 
+CARDS = "model", "cpu", pytest.param("sim", marks=pytest.mark.slow)
 TINY = preset("tiny")  # the one that the default tier builds, but for ecp5
 HANDLES = {"weights": 8, "state": 9, "lists": 10, "results": 11}
 ROWS = (100, 1000, 7)  # of tables 0 to 2
@@ -73,12 +77,15 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.long)
 
 
+def open_card(transport, *arguments, **options):
+    """The golden model, the software or the RTL."""
+    module = {"model": "hotrow_sim.model", "cpu": "hotrow.transports.cpu",
+              "sim": "hotrow_sim.verilated.transport"}[transport]
+    return import_module(module).open_transport(*arguments, **options)
+
+
 def open_tiny(transport, **options):
-    if transport == "model":
-        from hotrow_sim.model import open_transport
-    else:
-        from hotrow_sim.verilated.transport import open_transport
-    return open_transport("tiny", **options)
+    return open_card(transport, "tiny", **options)
 
 
 @pytest.fixture
@@ -90,17 +97,13 @@ def make_card():
     return make
 
 
-@pytest.fixture(params=["model", pytest.param("sim", marks=pytest.mark.slow)])
+@pytest.fixture(params=CARDS)
 def make_planner(request, make_card):
     """Makes a card with a planner from its Config."""
-    if request.param == "model":
-        from hotrow_sim.model import open_transport
-    else:
-        from hotrow_sim.verilated.transport import open_transport
     opened = []
 
     def make(config):
-        opened.append(open_transport(config=config))
+        opened.append(open_card(request.param, config=config))
         return make_card(opened[-1])
     yield make
     for transport in opened:
@@ -109,7 +112,7 @@ def make_planner(request, make_card):
         transport.close()
 
 
-@pytest.fixture(params=["model", pytest.param("sim", marks=pytest.mark.slow)])
+@pytest.fixture(params=CARDS)
 def card(request):
     transport = open_tiny(request.param)
     yield Card(transport)

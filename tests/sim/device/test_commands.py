@@ -16,6 +16,7 @@ from hotrow_rtl.contract.encoding import (
 from hotrow_rtl.lookup.hashing import row_location as placement
 from hotrow_sim.golden.records import HARVEST_RECORD, ROW_RECORD
 
+from tests.sim.device.conftest import TINY
 from tests.support.bare_host import aligned
 
 MISS, NO_SLOT = 0x8000_0000, 0xFFFF_FFFF
@@ -119,7 +120,7 @@ def test_install_assigns_slots_and_split_finds_them(card):
     done, slots = edit(card, Opcode.INSTALL, rows)
     assert (done["entries"], done["hits"], done["refused"]) == (4, 1, 0)
     assert slots[0] == slots[3] and len(set(slots)) == 3
-    assert max(slots) < card.transport.config.slots
+    assert max(slots) < TINY.slots
 
     done, found, popular, nonpopular, misses = split(card, [3, 3, 3, 4, 3, 5], 3, 2)
     assert found == [slots[0], slots[1], slots[0], MISS, slots[0], MISS | 1]
@@ -150,7 +151,7 @@ def test_a_full_directory_refuses(card):
     rows = [(1, row) for row in range(1000)]
     done, slots = edit(card, Opcode.INSTALL, rows)
     given = [slot for slot in slots if slot != NO_SLOT]
-    assert len(set(given)) == len(given) == done["entries"] <= card.transport.config.slots
+    assert len(set(given)) == len(given) == done["entries"] <= TINY.slots
     assert done["refused"] == 1000 - done["entries"] > 0
     assert done["status"] == Status.OK
 
@@ -175,7 +176,7 @@ def test_jagged_sample_major_batches_of_64_bit_ids(card):
 
 
 def test_misses_of_a_full_set_repeat(card):
-    config, sets = card.transport.config, defaultdict(list)
+    config, sets = TINY, defaultdict(list)
     for row in range(1000):
         bank, rest = placement.split_key(config, 1 << ROW_NUMBER_WIDTH | row)
         sets[bank, rest % config.miss_sets].append(row)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from ...contract.errors import BatchError, Error
+from ...ids.initial import string_ids
 
 _MASK = (1 << 64) - 1
-_OFFSET, _PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
 def ids_of(column: Any) -> torch.Tensor:
@@ -65,7 +64,8 @@ def ids_of(column: Any) -> torch.Tensor:
            for value in objects):
         return torch.from_numpy(np.array([int(value) & _MASK for value in objects],
                                          np.uint64).view(np.int64))
-    return torch.from_numpy(_hashes([_bytes(value, place) for place, value in enumerate(objects)]))
+    return torch.from_numpy(string_ids(
+        [_bytes(value, place) for place, value in enumerate(objects)]))
 
 
 def _bytes(value: object, place: int) -> bytes:
@@ -77,24 +77,6 @@ def _bytes(value: object, place: int) -> bytes:
                          f"{type(value).__name__}: expected a string")
     # A lone surrogate keeps its three bytes.
     return value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
-
-
-def _hashes(strings: Sequence[bytes]) -> NDArray[np.int64]:
-    """FNV-1a of byte strings, finished by SplitMix64: int64[n]."""
-    from ...ids.initial import mixed
-
-    lengths = np.array([len(string) for string in strings], np.int64)
-    data = np.frombuffer(b"".join(strings), np.uint8)
-    order = np.argsort(-lengths, kind="stable")  # the strings that go on are the first ones
-    begins = (np.cumsum(lengths) - lengths)[order]
-    hashes = np.full(len(strings), _OFFSET, np.uint64)
-    longest_first = lengths[order]
-    for position in range(int(longest_first[0])):
-        going = int(np.searchsorted(-longest_first, -position, side="left"))
-        hashes[:going] = (hashes[:going] ^ data[begins[:going] + position]) * np.uint64(_PRIME)
-    placed = np.empty_like(hashes)
-    placed[order] = hashes
-    return mixed(placed).view(np.int64)
 
 
 class NgramIds(nn.Module):

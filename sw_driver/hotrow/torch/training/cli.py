@@ -3,6 +3,7 @@
 import argparse
 import os
 from dataclasses import fields
+from functools import partial
 
 from ...command import options as shared
 from ...command.cli import Subparsers
@@ -20,6 +21,11 @@ def train(subparsers: Subparsers) -> None:
         "plain nn.EmbeddingBag; check every step of the one against the other. Exit code 0 when "
         "the check held, 1 when it did not, 2 for an error of the user.")
     add_options(parser, TrainOptions(""))
+    parser.add_argument("--any-ids", type=partial(natural, least=2), metavar="ROWS",
+                        help="take strings, hex values and integers of 64 bits as ids, without a "
+                        "limit to their number: each column has a table of at most so many rows, "
+                        "where a new id takes the row that was looked up least recently; for modes "
+                        + " and ".join(CACHED))
     parser.set_defaults(run=_run)
 
 

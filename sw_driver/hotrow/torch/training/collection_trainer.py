@@ -4,10 +4,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ...device import Device
+from ...ids import Expiry
+from ...ids.log import ADMITTED, EXPIRED
 from ...traces.trace import Samples
 from ..collection.collection import HotEmbeddingBagCollection
 from ..features.bags import Bags
@@ -32,6 +35,10 @@ class CollectionTrainer(Trainer):
     device : Device, optional
     mode : str
         A mode of the collection.
+    any_ids : bool
+        Whether the tables have `ids="any"`; the one looked up least recently loses its row.
+    id_maps : bytes, optional
+        State of the collection's `id_maps` to continue from.
     **options
         Of the collection.
 
@@ -53,15 +60,19 @@ class CollectionTrainer(Trainer):
     """
 
     def __init__(self, model: nn.Module, tables: EmbeddingTables, optimizer: Rule,
-                 device: Device | None = None, mode: str = "resident", **options: Any):
+                 device: Device | None = None, mode: str = "resident",
+                 any_ids: bool = False, id_maps: bytes | None = None, **options: Any):
         super().__init__(model, tables, optimizer)
         if mode == "hotline":
             refuse_batch_coupled(model)
-        configs = [TableConfig(f"table {number}", rows, tables.dim)
+        more: dict[str, Any] = {"ids": "any", "expiry": Expiry()} if any_ids else {}
+        configs = [TableConfig(f"table {number}", rows, tables.dim, **more)
                    for number, rows in enumerate(tables.cardinalities)]
         group = TableGroup(range(len(configs)), configs, optimizer, tables)
         self.collection = HotEmbeddingBagCollection(
             configs, device, mode, optimizer, groups=[group], **options)
+        if self.collection.id_maps is not None and id_maps is not None:
+            self.collection.id_maps.load(id_maps)
         store = self.collection.store
         self.cache = store if isinstance(store, CachedStore) else None
         self.most_bytes, self.counting = 0, True
@@ -74,10 +85,11 @@ class CollectionTrainer(Trainer):
 
     def bags(self, samples: Samples) -> Bags:
         """Lookups of samples: Bags."""
-        tables, ids = tuple(range(self.tables.count)), samples.ids
+        tables = tuple(range(self.tables.count))
+        ids: NDArray[Any] = samples.ids
         # PyTorch indexes with signed integers; those of 32 bits halve what the device reads.
-        narrow = max(self.tables.cardinalities) <= 1 << 31
-        ids = ids.view(np.int32) if narrow else ids.astype(np.int64)
+        narrow = max(self.tables.cardinalities) <= 1 << 31 and ids.dtype == np.uint32
+        ids = ids.view(np.int32) if narrow else ids.astype(np.int64, copy=False)
         if samples.lengths is None:
             return Bags.of(tables, ids)
         order = np.argsort(samples.lookup_columns, kind="stable")
@@ -153,6 +165,17 @@ class CollectionTrainer(Trainer):
             counts["popular"] = self.cache.micro_batches.popular
         before, self._counted = self._counted, counts
         return {name: count - before.get(name, 0) for name, count in counts.items()}
+
+    def id_figures(self) -> dict[str, int]:
+        """Of a whole run with any ids, all tables together: dict of `rows_used`, `ids_admitted`,
+        `ids_expired`, `default_lookups`."""
+        if self.collection.id_maps is None:
+            return {}
+        maps = self.collection.id_maps.maps.values()
+        kinds = np.concatenate([each.log.events()["kind"] for each in maps])
+        return {"rows_used": sum(map(len, maps)), "ids_admitted": int((kinds == ADMITTED).sum()),
+                "ids_expired": int((kinds == EXPIRED).sum()),
+                "default_lookups": sum(each.default_lookups for each in maps)}
 
     def flush(self) -> None:
         """Bring the tables up to date."""

@@ -24,6 +24,7 @@ class TrainOptions:
     dense: tuple[str, ...] = ()
     bag: str | None = None
     hash_rows: int | None = None
+    any_ids: int | None = None
     mode: str = "hotline"
     transport: str = "cpu"
     preset: str = DEFAULT_PRESET
@@ -63,8 +64,13 @@ class TrainOptions:
         if self.row_bytes % ROW_ALIGNMENT:
             raise Error(f"a row of dim {self.dim} has {self.row_bytes} bytes, and a device "
                         f"moves rows in multiples of {ROW_ALIGNMENT}: choose a dim divisible by 4")
+        if self.any_ids and self.hash_rows:
+            raise Error("--any-ids takes ids as they are: leave --hash-rows out")
+        if self.any_ids and self.mode not in CACHED:
+            raise Error(f"--any-ids is for modes {' and '.join(CACHED)}, not {self.mode}: add "
+                        f"--mode {CACHED[0]}")
         trace = open_trace(self.trace, self.ids, self.label, self.dense, self.bag, seed=self.seed,
-                           hash_rows=self.hash_rows)
+                           hash_rows=self.hash_rows, any_ids=self.any_ids)
         if not trace.labelled:
             raise Error(f"training needs a label: name the column of {self.trace} with --label")
         if self.mode != "hotline" and self.relearn_every:

@@ -8,6 +8,9 @@ from rich.table import Table
 from ...command.terminal import console as standard_output
 from .check import ABSOLUTE, OF_STEP, RELATIVE
 
+_OF_IDS = {"rows_used": "ids that have a row", "ids_admitted": "ids that got a row",
+           "ids_expired": "ids that lost it again", "default_lookups": "lookups of default rows"}
+
 
 def print_tables(result: dict[str, Any]) -> None:
     """Print a result as tables."""
@@ -67,6 +70,9 @@ def _rates(result: dict[str, Any]) -> Table:
     else:
         table.add_row("rows without a slot, per batch",
                       f"{result['bypasses'] / result['batches']:,.0f}")
+    for name, what in _OF_IDS.items():
+        if name in result:
+            table.add_row(what, f"{result[name]:,}")
     if result.get("relearned"):
         table.add_row(f"rows replaced, each of {result['relearned']} times learned again",
                       f"{result['rows_replaced'] / result['relearned']:,.0f}")

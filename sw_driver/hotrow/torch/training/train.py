@@ -17,6 +17,7 @@ from ...contract.errors import Error
 from ...device import Device
 from ...timeline import Timeline
 from ...traces.trace import Samples, Trace
+from ..collection.id_maps import KEPT
 from ..memory.tables import EmbeddingTables
 from ..optim.rules import OPTIMIZERS
 from ..pipeline.checkpoint import Checkpoint
@@ -30,7 +31,8 @@ from .record import NO_DEVICE, CycleMeter, Predictions, Traffic
 from .reference import ReferenceTrainer
 
 LEARNING_SHARE = 0.05  # of all batches, in which the device counts which rows are hot
-_KEPT = ("trace", "optimizer", "batch_size", "dim", "mlp_scale", "lr", "seed")  # of a checkpoint
+_SETTINGS = ("trace", "any_ids", "optimizer", "batch_size", "dim", "mlp_scale", "lr", "seed")
+ID_BYTES = 32  # of a row, in a map of ids
 
 
 def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> dict[str, Any]:
@@ -62,9 +64,14 @@ def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> di
     """
     trace = trace or options.open_trace()
     state_bytes = 4 * bool(OPTIMIZERS[options.optimizer].state)
-    check_memory(trace, options.row_bytes + state_bytes, copies=2)
+    map_bytes = ID_BYTES * bool(options.any_ids)
+    check_memory(trace, options.row_bytes + state_bytes + map_bytes, copies=2)
     if options.mode != "resident":
         check_batch(trace, options.batch_size, options.preset)
+    ahead = options.depth - 1 + options.look_ahead
+    if options.any_ids and ahead > KEPT:
+        raise Error(f"--any-ids takes at most {KEPT} batches ahead, and --depth {options.depth} "
+                    f"with --look-ahead {options.look_ahead} is {ahead}: lower --depth")
     for path in filter(None, (options.timeline, options.checkpoint)):
         check_writable(path)
     with ExitStack() as held:
@@ -94,11 +101,13 @@ class _Run:
                                  rule.initial if rule.state else None).initialise(options.seed)
         torch.manual_seed(options.seed)
         model = DLRM(trace.dense_columns, tables.count, options.dim, options.mlp_scale)
-        if options.resume:
-            self._resume(options.resume, model, tables)
+        maps = self._resume(options.resume, model, tables) if options.resume else None
         twins = copy.deepcopy(model), tables.copy(), rule
-        self.trainer = CollectionTrainer(model, tables, rule, device, options.mode, **chosen)
-        self.reference = CollectionTrainer(*twins) if self.cached else ReferenceTrainer(*twins)
+        ids: dict[str, Any] = {"any_ids": bool(options.any_ids), "seed": options.seed,
+                               "id_maps": maps}
+        self.trainer = CollectionTrainer(model, tables, rule, device, options.mode, **ids, **chosen)
+        self.reference = (CollectionTrainer(*twins, **ids) if self.cached
+                          else ReferenceTrainer(*twins))
         self.check = (BitCheck(self.reference) if self.cached
                       else StepCheck(self.trainer, self.reference))
         self.meter = CycleMeter(device) if device else None
@@ -220,7 +229,7 @@ class _Run:
             "history": self.history,
             "max_row_difference": None if self.cached else self.check.max_difference,
             "check_held": held, "table_sha256": digest, "table_hash_equal": equal,
-            **self.traffic.figures(),
+            **self.traffic.figures(), **self.trainer.id_figures(),
             **(self._cached_figures() if self.cached
                else self._hotline_figures()),
             **(self.meter.figures(self.total - self.first) if self.meter else NO_DEVICE),
@@ -257,12 +266,14 @@ class _Run:
 
     def _save(self, path: str, batch: int) -> None:
         self.trainer.flush()
-        rows = self.trainer.tables.rows
+        rows, maps = self.trainer.tables.rows, self.trainer.collection.id_maps
         Checkpoint(path).save(
             batch=batch, settings=_settings(self.options), model=self.trainer.model.state_dict(),
-            rows=rows.array, side=rows.side, random=torch.get_rng_state())
+            rows=rows.array, side=rows.side, random=torch.get_rng_state(),
+            id_maps=maps and maps.state())
 
-    def _resume(self, path: str, model: nn.Module, tables: EmbeddingTables) -> None:
+    def _resume(self, path: str, model: nn.Module, tables: EmbeddingTables) -> bytes | None:
+        """Continue from a checkpoint: the state of its maps of ids, if it has any."""
         kept, ours = Checkpoint(path).load(), _settings(self.options)
         for name, value in kept["settings"].items():
             if value != ours[name]:
@@ -280,6 +291,8 @@ class _Run:
             tables.rows.side.copy_(kept["side"])
         torch.set_rng_state(kept["random"])
         self.first = kept["batch"]
+        maps: bytes | None = kept.get("id_maps")
+        return maps
 
 
 def _note(difference: float, history: list[dict[str, Any]]) -> str:
@@ -292,4 +305,4 @@ def _note(difference: float, history: list[dict[str, Any]]) -> str:
 
 
 def _settings(options: TrainOptions) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in _KEPT}
+    return {name: getattr(options, name) for name in _SETTINGS}
