@@ -20,10 +20,9 @@ class Schedule:
     """A training by calls; `bare` leaves out those that must change nothing."""
 
     def __init__(self, seed, group, bare, options):
-        self.rank, self.world = (
-            (dist.get_rank(group), dist.get_world_size(group)) if group else (0, 1))
+        rank, self.world = (dist.get_rank(group), dist.get_world_size(group)) if group else (0, 1)
         self.rng, self.made, self.bare = random.Random(seed), drawn(seed=seed), bare
-        self.bags = [part(batch, self.rank, self.world) for batch in self.made]
+        self.bags = [part(batch, rank, self.world) for batch in self.made]
         self.options = {"group": group, **options}
         self.embeddings = opened(**self.options)
         self.at, self.ahead, self.held = 0, 0, False
