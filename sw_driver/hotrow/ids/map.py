@@ -174,11 +174,31 @@ class IdMap:
         """Double the rows, and return them: one copy of the state, and the index built from it.
 
         Rows keep their numbers. Grow the table first: lookups of other threads wait.
+
+        Raises
+        ------
+        Error
+            As by `larger`.
         """
         with self._lock:
-            rows = min(2 * self.table_rows, _LIMIT)
+            rows = self.larger()
             self._index.grow(rows)
             return rows
+
+    def larger(self) -> int:
+        """Rows after `grow`.
+
+        Raises
+        ------
+        Error
+            More rows would stay without ids, because of a cap, or there are as many as can be.
+        """
+        if self.expiry is not None and self.expiry.cap is not None:
+            raise Error(f"at most {self.expiry.cap} ids have a row, by the cap of the expiry: more "
+                        f"rows have no use. Leave the cap out for a map that grows")
+        if self.table_rows == _LIMIT:
+            raise Error(f"a map of ids has at most {_LIMIT} rows")
+        return min(2 * self.table_rows, _LIMIT)
 
     def items(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Ids with a row, and their rows ascending."""

@@ -109,7 +109,8 @@ class HotEmbeddingBagCollection(nn.Module):
     Attributes
     ----------
     optimizer : RowOptimizer
-    tables : tuple of TableConfig
+    tables : list of TableConfig
+        `grow` replaces that of its table.
     embedding_bags, embeddings : NamedTables
         The tables by name, each with `weight` and `state` as in `table`, by TorchRec's two names.
     device : torch.device
@@ -156,7 +157,7 @@ class HotEmbeddingBagCollection(nn.Module):
         if not self.several_ranks:
             refuse_ranks("a HotEmbeddingBagCollection", "ShardedEmbeddingBagCollection")
         given = tuple(tables)
-        self.tables, self.mode = tuple(table_config(each) for each in given), mode
+        self.tables, self.mode = [table_config(each) for each in given], mode
         self._torchrec = TorchRecTables(self.tables, given)
         check_tables(self.tables)
         mapped = any(config.ids == "any" for config in self.tables)
@@ -373,6 +374,41 @@ class HotEmbeddingBagCollection(nn.Module):
             raise Error("changes() is for tables with ids='any', and there is none")
         self.flush()
         return self.id_maps.changes(since)
+
+    def grow(self, name: str) -> int:
+        """Double the rows of a table with `ids="any"`, between a step and the next batch.
+
+        Ids keep their rows, and rows their slots. All tables with rows of its dim and dtype are
+        copied to other memory: take views of them again.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        int
+            Rows of the table.
+
+        Raises
+        ------
+        Error
+            The table cannot grow, a batch is in flight, or gradients are staged; nothing changed.
+        """
+        if self.id_maps is None or self.several_ranks:
+            raise Error("grow() is for tables with ids='any' of one process: there is none")
+        place, local = self.contents.locate(name)
+        group = self.store.groups[place]
+        number = group.numbers[local]
+        with self.lifecycle.moving(f"let table {name!r} grow"):
+            rows = self.id_maps.larger(number)
+            with group.tables.growing(local, rows) as moved:
+                self.store.table_grew(place, *moved)
+            self.id_maps.maps[number].grow()
+            self.layout.regroup(self.store.groups)
+            config = self.tables[number] = replace(self.tables[number], num_embeddings=rows)
+            group.configs = (*group.configs[:local], config, *group.configs[local + 1:])
+        return rows
 
     def observe(self, inputs: Any, offsets: Any = None, per_sample_weights: Any = None) -> None:
         """Let the device count the lookups of a batch that does not train."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from ...contract.errors import Error
 from ...ids import IdMap, initial_rows
 from ..features.bags import Bags
 from ..features.configs import TableConfig
-from ..store.base import Store
+from ..store.base import PendingBackward, Store
 from .contents import TableContents
 
 KEPT = 16  # batches after its last lookup in which an id keeps its row, at least
@@ -102,7 +102,7 @@ class IdMaps:
         By the table's number.
     """
 
-    def __init__(self, tables: tuple[TableConfig, ...], seed: int, contents: TableContents,
+    def __init__(self, tables: Sequence[TableConfig], seed: int, contents: TableContents,
                  store: Store, initial: float) -> None:
         self._tables, self._contents = tables, contents
         self._store, self._initial_state = store, initial
@@ -112,6 +112,7 @@ class IdMaps:
         self._planned: deque[MappedBags] = deque()  # prefetched and not taken
         self._again: deque[MappedBags] = deque()  # planned before, and not yet prefetched again
         self._trained = 0  # batches that a step has followed
+        self._pending: list[PendingBackward] = []  # of batches that were taken since a step
         self._begin: dict[int, dict[int, int]] = {number: {} for number in self.maps}  # row: id
 
     def find(self, bags: Bags) -> list[torch.Tensor | None]:
@@ -147,10 +148,11 @@ class IdMaps:
         self._again.extendleft(reversed(self._planned))
         self._planned.clear()
 
-    def begin(self, bags: Bags) -> None:
+    def begin(self, bags: Bags, pending: PendingBackward) -> None:
         """Write the rows that begin with a batch that was taken, and not looked up."""
         if not bags.lookups:
             return
+        self._pending.append(pending)
         mapped = self._planned.popleft()
         for number, ids_of in self._begin.items():
             looked_up = [rows for table, rows in zip(bags.tables, mapped.rows, strict=True)
@@ -167,6 +169,23 @@ class IdMaps:
         """A step has followed all batches that were taken."""
         planned = next(iter(self.maps.values())).batch
         self._trained = planned - len(self._planned) - len(self._again)
+        self._pending = [each for each in self._pending if not each.done]
+
+    def larger(self, number: int) -> int:
+        """Rows of a table once it has grown, which it may do now.
+
+        Raises
+        ------
+        Error
+        """
+        name = self._tables[number].name
+        if number not in self.maps:
+            raise Error(f"table {name!r} has ids='rows': a table with ids='any' grows")
+        if self._planned or not all(each.done for each in self._pending):
+            what = (f"{len(self._planned)} batches were prefetched: train them, or call abandon(),"
+                    if self._planned else "a batch was looked up: call backward() and step()")
+            raise Error(f"{what} to let table {name!r} grow")
+        return self.maps[number].larger()
 
     def state(self) -> bytes:
         """All that the same future needs; batches that were prefetched get their rows again."""

@@ -111,7 +111,7 @@ class TrainedBatches:
         located, pending = store.take(request)
         self.count += 1
         if maps is not None:
-            maps.begin(request.source)
+            maps.begin(request.source, pending)
         return request, located, pending
 
     def skip(self) -> None:

@@ -50,7 +50,7 @@ class FeatureLayout:
         self.features = [(number, name) for number, config in enumerate(configs)
                          for name in config.feature_names]
         self.pooled = configs[0].pooling != "none"
-        self._grouping = Grouping(groups)
+        self.regroup(groups)
         self._dense_layouts: dict[_Batch, list[BagLayout]] = {}  # of the last dense batch
         self._dims = [config.embedding_dim for config in configs]
         self._mean = torch.tensor([config.pooling == "mean" for config in configs])
@@ -59,6 +59,10 @@ class FeatureLayout:
     def options(self) -> dict[str, Any]:
         """Options of a collection with this layout: dict."""
         return {"bounds_check_mode": self._bounds_check_mode, "is_weighted": self.is_weighted}
+
+    def regroup(self, groups: Sequence[TableGroup]) -> None:
+        """Follow groups whose tables have grown."""
+        self._grouping = Grouping(groups)
 
     def agree(self, call: Callable[[], Result], what: str) -> Result:
         """The result of `call()`; ranks of one collection refuse together, and say `what`."""
