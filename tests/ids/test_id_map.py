@@ -1,136 +1,13 @@
-"""The map of ids against a model in plain Python, over random policies, threads and restarts."""
+"""The map of ids: full maps, threads, estimates, exports, initial rows, and what is refused."""
 
 import numpy as np
 import pytest
 import torch
 from hotrow.contract.errors import BatchError, Error
-from hotrow.ids import Expiry, IdMap, LeastCount, Probability, index, initial_rows
+from hotrow.ids import Expiry, IdMap, LeastCount, Probability, initial_rows
 from hotrow.ids.log import EventLog
-from hotrow.kernels import compiler, library
 
-from tests.support.ids_model import IdsModel
-
-HERE = compiler.Path(library.__file__).parent
-# A change of the compiled map, and what it breaks.
-FAULTS = {
-    "entries stay when one before them leaves": ("            index[hole] = index[at];\n"
-                                                 "            hole = at;\n", ""),
-    "an id is recognised by its hash alone": (
-        "state[index[bucket].row].id != id", "false"),
-    "a row of a batch in flight expires": ("state.last <= done &&", ""),
-    "a freed row leaves the order of the free rows": ("map->free[map->free_count++] = found[i];",
-                                                      ""),
-    "a lookup does not renew its row": ("                    found.last = batch;\n", ""),
-    "a lookup is not counted": ("found.count += found.count < MOST", "(void)0"),
-    "threads count one lookup for several": (
-        "__atomic_fetch_add(&found.count, 1, __ATOMIC_RELAXED)", "found.count = 1"),
-    "rows expire in any order": ("return one != other ? one < other : a < b;", "return a < b;"),
-    "an estimate is too low": ("least = std::min<uint64_t>(least + counts[i], UINT16_MAX);",
-                               "least = std::min<uint64_t>(least + 1, UINT16_MAX);"),
-    "a row is given twice": (": static_cast<int32_t>(map->fresh);",
-                             ": static_cast<int32_t>(map->fresh & ~4);"),
-}
-
-
-def pairs(ids, rows):
-    return list(zip(ids.tolist(), rows.tolist(), strict=True))
-
-
-def random_policies(draw):
-    rows = int(draw.integers(2, 200))
-    admission = [None, LeastCount(int(draw.integers(1, 5)), int(draw.integers(1, 300)),
-                                  int(draw.integers(0, 6))),
-                 Probability(float(draw.uniform(0.05, 1)))][draw.integers(3)]
-    cap = int(draw.integers(1, rows)) if draw.random() < 0.4 else None
-    expiry = Expiry(age=int(draw.integers(1, 9)) if draw.random() < 0.6 else None,
-                    below=int(draw.integers(1, 6)) if draw.random() < 0.6 else None,
-                    every=int(draw.integers(1, 5)),
-                    floor=int(draw.integers(0, (cap or rows) // 2 + 1)),
-                    cap=cap) if draw.random() < 0.8 else None
-    return rows, admission, expiry, int(draw.integers(0, 1 << 63))
-
-
-def run(seed, threads, tmp_path, batches=40):
-    """Random batches through a map and the model: all that both state must be equal."""
-    draw = np.random.default_rng(seed)
-    rows, admission, expiry, key = random_policies(draw)
-    tested, model = IdMap(rows, admission, expiry, key, threads), IdsModel(
-        rows, admission, expiry, key)
-    pool = draw.integers(0, 1 << 64, int(draw.integers(1, 3 * rows)), np.uint64)
-    pool[:3] = (0, (1 << 64) - 1, 1 << 63)[:len(pool)]
-    for _ in range(batches):
-        where = (draw.random(int(draw.integers(0, 120))) ** 2 * len(pool)).astype(int)
-        ids = pool[where]
-        expected = model.plan(ids.tolist())
-        batch = tested.plan(ids)
-        assert (batch.rows.tolist(), pairs(batch.admitted_ids, batch.admitted_rows),
-                pairs(batch.expired_ids, batch.expired_rows)) == expected
-        assert batch.number == model.batch and batch.default_lookups == expected[0].count(0)
-        assert tested.find(pool).tolist() == [model.row_of.get(each, 0) for each in pool.tolist()]
-        held, taken = tested.items()
-        assert dict(pairs(held, taken)) == model.row_of and len(set(taken)) == len(held) == len(
-            tested) <= model.cap
-        assert tested.counts(taken).tolist() == [model.count[each] for each in held.tolist()]
-        if draw.random() < 0.6:
-            model.completed = int(draw.integers(model.completed, model.batch + 1))
-            tested.done(model.completed)
-        if draw.random() < 0.1:
-            tested.save(tmp_path / "map.npz")
-            tested = IdMap.load(tmp_path / "map.npz", threads)
-            model.completed = model.batch
-        if draw.random() < 0.05 and (expiry is None or expiry.cap is None):
-            model.rows = tested.grow()
-            model.cap = model.rows - 1
-    assert EventLog.replay(tested.log.events()) == model.row_of
-
-
-def use_source(source, tmp_path, monkeypatch):
-    """Maps of this test use the compiled source."""
-    if compiler.find_compiler() is None:
-        pytest.skip("no C++ compiler is installed")
-    library.library()  # before the cache is another folder
-    (tmp_path / "rows.hpp").write_text((HERE / "rows.hpp").read_text())
-    (tmp_path / "id_map.cpp").write_text(source)
-    monkeypatch.setenv("HOTROW_CACHE", str(tmp_path))
-    monkeypatch.setattr(compiler, "FLAGS", ("-O1", *compiler.FLAGS[1:]))
-    made = index.declared(compiler.load("changed", [tmp_path / "id_map.cpp"]),
-                          index.ARGUMENTS)
-    monkeypatch.setattr(index, "library", lambda: made)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 7])
-def test_the_map_is_the_model(passes, threads, tmp_path):
-    for seed in range(8 if passes == "native" else 4):
-        try:
-            run(seed, threads, tmp_path)
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}, {threads} threads") from error
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(fault, tmp_path, monkeypatch):
-    written, planted = FAULTS[fault]
-    source = (HERE / "id_map.cpp").read_text()
-    assert source.count(written) == 1
-    source = source.replace(written, planted)
-    if "hash alone" in fault:  # few hashes, so that several ids share one
-        source = source.replace("mix(id ^ seed) >> 32)", "mix(id ^ seed) >> 60)")
-    use_source(source, tmp_path, monkeypatch)
-    with pytest.raises((AssertionError, Error)):
-        for seed in range(40):
-            for threads in (1, 7):
-                run(seed, threads, tmp_path)
-
-
-@pytest.mark.slow
-def test_ids_that_share_hashes_keep_their_rows(tmp_path, monkeypatch):
-    """Every id has the same home: the index is one chain."""
-    source = (HERE / "id_map.cpp").read_text().replace("mix(id ^ seed) >> 32)",
-                                                       "mix(id ^ seed) >> 62)")
-    use_source(source, tmp_path, monkeypatch)
-    for seed in range(5):
-        run(seed, 1, tmp_path)
+from tests.ids.followed_map import pairs
 
 
 @pytest.mark.parametrize("load", [0.95, 1.0])

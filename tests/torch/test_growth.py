@@ -75,7 +75,8 @@ def test_a_card_over_a_link_has_the_grown_table():
     expected = digest(plain)
     with linked() as device:
         embeddings = HotEmbeddingBagCollection(
-            tables(), device, "scratchpipe", RULES["rowwise"](), seed=5)
+            tables(), device, "scratchpipe", RULES["rowwise"](), seed=5, share=4)
+        assert embeddings.store.slots < 2 * ROWS, "rows go back to the card's memory"
         found = []
         for part, name in ((made[:20], "user"), (made[20:40], "item"), (made[40:], None)):
             found.append(train(embeddings, part, 2))
@@ -167,7 +168,7 @@ def test_a_device_without_room_leaves_the_table_as_it_was(monkeypatch):
         assert digest(embeddings) == digest(whole)
 
 
-def test_views_of_before_are_refused():
+def test_views_of_before_are_refused_and_later_ones_written():
     with collection() as embeddings:
         made = batches(seed=16, count=9)
         train(embeddings, made)
@@ -178,6 +179,8 @@ def test_views_of_before_are_refused():
         assert before.shape == (9, DIM) and embeddings.table("user")[0].shape == (2 * ROWS, DIM)
         assert embeddings.tables[0].num_embeddings == 2 * ROWS == embeddings.id_maps.maps[
             0].table_rows
+        embeddings.table("plain")[0][:] = 7
+        assert (embeddings.eval()(made[0])[:, DIM:2 * DIM] == 7).all()
 
 
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
