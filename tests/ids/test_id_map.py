@@ -1,11 +1,14 @@
 """The map of ids: full maps, threads, estimates, exports, initial rows, and what is refused."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
 from hotrow.contract.errors import BatchError, Error
 from hotrow.ids import Expiry, IdMap, LeastCount, Probability, initial_rows
 from hotrow.ids.log import EventLog
+from hotrow.kernels.library import library
 
 from tests.ids.followed_map import pairs
 
@@ -35,6 +38,51 @@ def test_threads_give_equal_maps(passes):
     assert len({each.digest() for each in maps}) == 1
     states = [each.state() for each in maps]
     assert all((states[0][name] == state[name]).all() for state in states for name in state)
+
+
+def test_twenty_times_as_many_ids_as_rows(passes, tmp_path):
+    """The cap holds, batches in flight keep their rows, and a resumed run hits as often."""
+    rows, in_flight, tested, resumed = 400, 4, [], []
+    draw = np.random.default_rng(4)
+    made = [(draw.zipf(1.4, 300) + 30 * number).astype(np.uint64) for number in range(400)]
+    assert len(np.unique(np.concatenate(made))) > 20 * rows
+    for hits, stop in ((tested, None), (resumed, 200)):
+        waiting, refused = [], 0
+        ids = IdMap(rows, expiry=Expiry(age=30, floor=100, cap=300))
+        for number, batch in enumerate(made):
+            planned = ids.plan(batch)
+            hits.append(planned.rows.size - planned.default_lookups - planned.admitted_ids.size)
+            waiting = [*waiting[-in_flight:], (batch, planned.rows)]
+            refused += planned.refused
+            assert len(ids) <= 300 and all(
+                (ids.find(each)[given > 0] == given[given > 0]).all() for each, given in waiting)
+            ids.done(max(0, planned.number - in_flight))
+            if number == stop:
+                completed = ids.completed
+                ids.save(tmp_path / "map.npz")
+                ids = IdMap.load(tmp_path / "map.npz")
+                ids.completed = completed  # the batches after it are still in flight
+    assert tested == resumed and min(tested[50:]) > 0 and refused
+
+
+def test_memory_of_a_row_and_of_an_event():
+    """32 bytes a row; 24 an event, until the log forgets it."""
+    if library() is None:
+        pytest.skip("no C++ compiler is installed")
+    rows = 200_001
+    keys = np.arange(rows - 1, dtype=np.uint64) << np.uint64(20)
+    tracemalloc.start()
+    try:
+        ids = IdMap(rows)
+        for part in np.split(keys, 20):
+            ids.done(ids.plan(part).number)
+        filled = tracemalloc.get_traced_memory()[0]
+        ids.log.forget(ids.batch)
+        left = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(ids) == rows - 1 and 31.9 < left / rows < 32.2, left / rows
+    assert 23.9 < (filled - left) / rows < 24.2, (filled - left) / rows
 
 
 def test_an_id_is_estimated_too_high_only():

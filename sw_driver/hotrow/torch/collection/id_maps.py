@@ -182,9 +182,8 @@ class IdMaps:
         if number not in self.maps:
             raise Error(f"table {name!r} has ids='rows': a table with ids='any' grows")
         if self._planned or not all(each.done for each in self._pending):
-            what = (f"{len(self._planned)} batches were prefetched: train them, or call abandon(),"
-                    if self._planned else "a batch was looked up: call backward() and step()")
-            raise Error(f"{what} to let table {name!r} grow")
+            raise Error(f"batches were prefetched or looked up and have not trained: end the "
+                        f"pipeline and step the optimizer to let table {name!r} grow")
         return self.maps[number].larger()
 
     def state(self) -> bytes:

@@ -49,7 +49,7 @@ class Lifecycle:
         with uninterrupted(), self._staging.lock:
             self.finish()
             if not self._staging.empty:
-                raise Error(f"gradients are staged: call optimizer.step() or zero_grad() to "
+                raise Error(f"gradients are staged: call optimizer.step() or zero_grad(), to "
                             f"{purpose}")
             if self._store.window is not None:
                 self._store.window.need_idle(purpose)
