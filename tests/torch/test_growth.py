@@ -118,10 +118,10 @@ def test_growth_waits_for_batches(mode):
         train(whole, made[8:])
         train(embeddings, made[:6])
         embeddings.prefetch(made[6])
-        with pytest.raises(Error, match="batches .*step the optimizer to let table 'user' grow"):
+        with pytest.raises(Error, match=r"batches .*step the optimizer to let table 'user' grow"):
             embeddings.grow("user")
         found = embeddings(made[6])
-        with pytest.raises(Error, match="batches .*step the optimizer to let table 'user' grow"):
+        with pytest.raises(Error, match=r"batches .*step the optimizer to let table 'user' grow"):
             embeddings.grow("user")
         (found.sum(dim=1) * torch.arange(1, 4)).sin().sum().backward()
         with pytest.raises(Error, match=r"staged.*step\(\) or zero_grad\(\), to let"):
