@@ -12,7 +12,7 @@ import torch
 
 from ...contract.errors import Error
 from ...operands.results import RowList
-from .rows import RowKind, Rows
+from .rows import RowKind
 from .table_file import FILE_ALIGNMENT, TableFile, copy_on_disk, mapped_rows
 
 if TYPE_CHECKING:  # with the readers of click logs
@@ -207,13 +207,12 @@ class EmbeddingTables:
             self.cardinalities = (*counts[:number], rows, *counts[number + 1:])
             padded = self._padded(ALIGNMENT)
             self.first = np.cumsum([0, *padded[:-1]])
-            array = torch.zeros(sum(padded), self.kind.width, dtype=self.kind.dtype)
-            self.rows = Rows.of(self.kind, array, None if old.side is None else torch.zeros(
-                len(array), dtype=old.side.dtype))
+            self.rows = self.kind.allocate(sum(padded))
             for begin, source, count, room in zip(self.first, first, counts, padded, strict=True):
                 self.rows.put(slice(begin, begin + count),
                               old.take(self.kind, slice(source, source + count)))
-                if self.rows.state is not None and self._initial_state:
+                self.rows.array[begin + count:begin + room] = 0
+                if self.rows.state is not None and self._initial_state is not None:
                     self.rows.state[begin + count:begin + room] = self._initial_state
             more = len(self.rows) - len(old)
             yield int(first[number] + padded[number]) - more, more
