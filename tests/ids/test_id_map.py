@@ -166,7 +166,9 @@ def test_a_damaged_state_is_refused(tmp_path):
         with pytest.raises(Error):
             IdMap.from_state({key: part for key, part in good.items() if key != name})
     (tmp_path / "other").write_bytes(b"no map")
-    for path in (tmp_path / "other", tmp_path / "absent"):
+    tested.save(tmp_path / "cut")
+    (tmp_path / "cut").write_bytes((tmp_path / "cut").read_bytes()[:-200])
+    for path in (tmp_path / "other", tmp_path / "absent", tmp_path / "cut"):
         with pytest.raises(Error, match="no map of ids"):
             IdMap.load(path)
 

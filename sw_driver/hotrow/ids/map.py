@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -295,7 +296,7 @@ class IdMap:
         try:
             with np.load(path, allow_pickle=False) as state:
                 return cls.from_state(state, threads)
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, ValueError, EOFError, BadZipFile) as error:
             raise Error(f"{path} is no map of ids ({error}): give it what save() wrote") from error
 
     def _items(self, since: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
