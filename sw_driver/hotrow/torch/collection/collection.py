@@ -515,7 +515,8 @@ class HotEmbeddingBagCollection(nn.Module):
 
         The files of tables are on the disk then, and others may open them.
         """
-        self.lifecycle.close(self.saved.whole)
+        self.lifecycle.close(
+            self.saved.whole, None if self.id_maps is None else self.id_maps.save_files)
 
     def __enter__(self: Self) -> Self:
         return self

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,10 @@ from ...contract.errors import Error
 from ...ids import IdMap, initial_rows
 from ..features.bags import Bags
 from ..features.configs import TableConfig
+from ..memory.table_file import TableFile
 from ..store.base import PendingBackward, Store
 from .contents import TableContents
+from .id_files import load_ids, save_ids
 
 KEPT = 16  # batches after its last lookup in which an id keeps its row, at least
 
@@ -109,11 +112,12 @@ class IdMaps:
         self.maps = {
             number: IdMap(config.num_embeddings, config.admission, config.expiry, seed + number)
             for number, config in enumerate(tables) if config.ids == "any"}
+        self._begin: dict[int, dict[int, int]] = {number: {} for number in self.maps}  # row: id
         self._planned: deque[MappedBags] = deque()  # prefetched and not taken
         self._again: deque[MappedBags] = deque()  # planned before, and not yet prefetched again
         self._trained = 0  # batches that a step has followed
         self._pending: list[PendingBackward] = []  # of batches that were taken since a step
-        self._begin: dict[int, dict[int, int]] = {number: {} for number in self.maps}  # row: id
+        self._open_files()
 
     def find(self, bags: Bags) -> list[torch.Tensor | None]:
         """Rows of a batch that does not train, by feature; nothing is counted or admitted."""
@@ -221,13 +225,7 @@ class IdMaps:
             maps = {names[name]: IdMap.from_state(_arrays(parts))
                     for name, parts in given["maps"].items()}
             for number, each in maps.items():
-                config = self._tables[number]
-                for what, saved, here in (("rows", each.table_rows, config.num_embeddings),
-                                          ("admission", each.admission, config.admission),
-                                          ("expiry", each.expiry, config.expiry)):
-                    if saved != here:
-                        raise Error(f"table {config.name!r} has {what} {here}, and its map of ids "
-                                    f"was saved with {saved}: give the table the same")
+                self._check(self._tables[number], each)
             begin = {names[name]: rows for name, rows in given["begin"].items()}
             again = deque(MappedBags(Bags(tuple(tables), ids, lengths), rows)
                           for tables, ids, lengths, rows in given["waiting"])
@@ -256,6 +254,49 @@ class IdMaps:
         except Error as error:
             messages.append(f"{key}: {error}")
             return None
+
+    def save_files(self) -> None:
+        """Save the maps of tables in files beside these."""
+        for number, file in self._files():
+            if file.owned:
+                save_ids(file, self.maps[number], self._begin[number])
+
+    def _files(self) -> Iterator[tuple[int, TableFile]]:
+        """Numbers and files of tables with ids that are in files."""
+        for number in self.maps:
+            file = self._contents.file(self._tables[number].name)
+            if file is not None:
+                yield number, file
+
+    def _open_files(self) -> None:
+        """Continue with the maps of tables in files that existed."""
+        found = {}
+        for number, file in self._files():
+            config = self._tables[number]
+            if file.complete:
+                self.maps[number], self._begin[number] = load_ids(file)
+                self._check(config, self.maps[number])
+                found[config.name] = self.maps[number].batch
+            elif file.filled:
+                warnings.warn(f"the ids of table {config.name!r} were not saved, because its file "
+                              f"was not closed: load the last checkpoint, or all ids begin again",
+                              stacklevel=5)
+        if len(set(found.values())) > 1:
+            raise Error(f"files of one collection end with one batch, and these with {found}: open "
+                        f"files that were closed together")
+        for each in self.maps.values() if found else ():
+            each.batch, each.completed = max(found.values()), 0
+        self.trained()
+
+    @staticmethod
+    def _check(config: TableConfig, found: IdMap) -> None:
+        """Raise Error unless a saved map is one of the table's."""
+        for what, saved, here in (("rows", found.table_rows, config.num_embeddings),
+                                  ("admission", found.admission, config.admission),
+                                  ("expiry", found.expiry, config.expiry)):
+            if saved != here:
+                raise Error(f"table {config.name!r} has {what} {here}, and its map of ids "
+                            f"was saved with {saved}: give the table the same")
 
     def changes(self, since: int) -> dict[str, TableChanges]:
         """As `HotEmbeddingBagCollection.changes`; tables are up to date."""

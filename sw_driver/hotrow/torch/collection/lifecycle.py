@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ...contract.errors import Error
@@ -110,13 +110,17 @@ class Lifecycle:
         self._store.flush()
         self._store.reset()
 
-    def close(self, whole: bool) -> None:
+    def close(self, whole: bool, save: Callable[[], None] | None) -> None:
         """Write back, end the threads, and close a device that the store owns, and the tables;
-        their files are marked complete if they are `whole`, and the last step was."""
+        their files are marked complete if they are `whole`, and the last step was, and after
+        `save` has saved what belongs to them."""
         complete = False
         try:
             self._store.close()
-            complete = whole and not self._staging.split
+            if whole and not self._staging.split:
+                if save is not None:
+                    save()
+                complete = True
         finally:
             for group in self._store.groups:
                 group.tables.close(complete)
