@@ -200,8 +200,8 @@ class EmbeddingTables:
             Tables are in files.
         """
         if self.spans is not None:
-            raise Error("a table grows in memory, and others of its dim and dtype are in files: "
-                        "leave their paths out")
+            raise Error("a table grows in memory, and it or others of its dim and dtype are in "
+                        "files: leave their paths out")
         old, first, counts = self.rows, self.first, self.cardinalities
         try:
             self.cardinalities = (*counts[:number], rows, *counts[number + 1:])
