@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hotrow import RegistrationError
 from hotrow.contract.errors import Error
 from hotrow.ids import Expiry, LeastCount
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
@@ -166,7 +165,11 @@ def test_what_cannot_grow(tmp_path):
         collection("resident", given=mixed[2:]).grow("plain")
 
 
-def test_a_device_without_room_leaves_the_table_as_it_was(monkeypatch):
+@pytest.mark.parametrize("where", [
+    "device", "hotrow.ids.index.Index.rebuild hotrow.ids.index.CompiledIndex.rebuild",
+    "hotrow.torch.memory.rows.RowKind.allocate",
+    "hotrow.torch.collection.collection.Grouping", "hotrow.torch.collection.collection.replace"])
+def test_growth_without_room_leaves_the_table_as_it_was(where, monkeypatch):
     made, whole = batches(seed=15, count=20), collection()
     with collection() as embeddings, whole:
         train(whole, made)
@@ -174,12 +177,17 @@ def test_a_device_without_room_leaves_the_table_as_it_was(monkeypatch):
         device = embeddings.store.device
 
         def refuse(*_, **__):
-            raise RegistrationError("all 9 memory regions of this card are in use")
+            raise MemoryError("planted")
 
         with monkeypatch.context() as patched:
-            patched.setattr(device, "register", refuse)
-            with pytest.raises(RegistrationError):
+            for each in where.split():
+                if each == "device":
+                    patched.setattr(device, "register", refuse)
+                else:
+                    patched.setattr(each, refuse)
+            with pytest.raises(MemoryError):
                 embeddings.grow("item")
+        assert embeddings.tables[2].num_embeddings == ROWS
         train(embeddings, made[9:], ahead=2)
         assert digest(embeddings) == digest(whole)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -179,27 +181,27 @@ class IdMap:
         Raises
         ------
         Error
-            As by `larger`.
-        """
-        with self._lock:
-            rows = self.larger()
-            self._index.grow(rows)
-            return rows
-
-    def larger(self) -> int:
-        """Rows after `grow`.
-
-        Raises
-        ------
-        Error
             More rows would stay without ids, because of a cap, or there are as many as can be.
         """
+        with self.growing() as rows:
+            return rows
+
+    @contextmanager
+    def growing(self) -> Iterator[int]:
+        """`grow` before a block, and undo it if the block fails."""
         if self.expiry is not None and self.expiry.cap is not None:
             raise Error(f"at most {self.expiry.cap} ids have a row, by the cap of the expiry: more "
                         f"rows have no use. Leave the cap out for a map that grows")
         if self.table_rows == _LIMIT:
             raise Error(f"a map of ids has at most {_LIMIT} rows")
-        return min(2 * self.table_rows, _LIMIT)
+        with self._lock:
+            before = copy(self._index)
+            try:
+                self._index.grow(min(2 * self.table_rows, _LIMIT))
+                yield self.table_rows
+            except BaseException:
+                self._index = before
+                raise
 
     def items(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Ids with a row, and their rows ascending."""

@@ -15,6 +15,7 @@ from torch import nn
 from ...contract.errors import Error
 from ...device import Device
 from ..features.configs import TableConfig, TableGroup, check_tables, group_tables, table_config
+from ..features.grouping import Grouping
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined
 from ..memory.slot_memory import memory_on
@@ -402,13 +403,14 @@ class HotEmbeddingBagCollection(nn.Module):
         group = self.store.groups[place]
         number = group.numbers[local]
         with self.lifecycle.moving(f"let table {name!r} grow"):
-            rows = self.id_maps.larger(number)
-            with group.tables.growing(local, rows) as moved:
-                self.store.table_grew(place, *moved)
-            self.id_maps.maps[number].grow()
-            self.layout.regroup(self.store.groups)
-            config = self.tables[number] = replace(self.tables[number], num_embeddings=rows)
-            group.configs = (*group.configs[:local], config, *group.configs[local + 1:])
+            with (self.id_maps.growing(number) as rows,
+                  group.tables.growing(local, rows) as moved):
+                grouping = Grouping(self.store.groups)
+                config = replace(self.tables[number], num_embeddings=rows)
+                configs = (*group.configs[:local], config, *group.configs[local + 1:])
+                self.store.table_grew(place, *moved)  # what may fail comes before
+            self.layout.grouping = grouping
+            self.tables[number], group.configs = config, configs
         return rows
 
     def observe(self, inputs: Any, offsets: Any = None, per_sample_weights: Any = None) -> None:

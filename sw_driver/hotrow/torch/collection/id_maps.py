@@ -6,6 +6,7 @@ import io
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,8 +176,9 @@ class IdMaps:
         self._trained = planned - len(self._planned) - len(self._again)
         self._pending = [each for each in self._pending if not each.done]
 
-    def larger(self, number: int) -> int:
-        """Rows of a table once it has grown, which it may do now.
+    @contextmanager
+    def growing(self, number: int) -> Iterator[int]:
+        """As `IdMap.growing`, of the table of that number: its rows.
 
         Raises
         ------
@@ -188,7 +190,8 @@ class IdMaps:
         if self._planned or not all(each.done for each in self._pending):
             raise Error(f"batches were prefetched or looked up and have not trained: end the "
                         f"pipeline and step the optimizer to let table {name!r} grow")
-        return self.maps[number].larger()
+        with self.maps[number].growing() as rows:
+            yield rows
 
     def state(self) -> bytes:
         """All that the same future needs; batches that were prefetched get their rows again."""

@@ -33,6 +33,8 @@ class FeatureLayout:
         Table and name of each feature.
     pooled : bool
         Whether bags are pooled.
+    grouping : Grouping
+        Another one once a table has grown.
 
     Raises
     ------
@@ -50,7 +52,7 @@ class FeatureLayout:
         self.features = [(number, name) for number, config in enumerate(configs)
                          for name in config.feature_names]
         self.pooled = configs[0].pooling != "none"
-        self.regroup(groups)
+        self.grouping = Grouping(groups)
         self._dense_layouts: dict[_Batch, list[BagLayout]] = {}  # of the last dense batch
         self._dims = [config.embedding_dim for config in configs]
         self._mean = torch.tensor([config.pooling == "mean" for config in configs])
@@ -59,10 +61,6 @@ class FeatureLayout:
     def options(self) -> dict[str, Any]:
         """Options of a collection with this layout: dict."""
         return {"bounds_check_mode": self._bounds_check_mode, "is_weighted": self.is_weighted}
-
-    def regroup(self, groups: Sequence[TableGroup]) -> None:
-        """Follow groups whose tables have grown."""
-        self._grouping = Grouping(groups)
 
     def agree(self, call: Callable[[], Result], what: str) -> Result:
         """The result of `call()`; ranks of one collection refuse together, and say `what`."""
@@ -84,12 +82,12 @@ class FeatureLayout:
         plain = bags if rows_of is None else bags.with_rows([
             torch.zeros(count, dtype=torch.int64) if self.configs[table].ids == "any" else None
             for table, count in zip(bags.tables, bags.counts, strict=True)])
-        request = self._grouping.request(plain, bags)
+        request = self.grouping.request(plain, bags)
         if request is None:
             plain = plain.bounded(self.configs, batch, self._bounds_check_mode)
-            request = self._grouping.request(plain, bags)
+            request = self.grouping.request(plain, bags)
         if rows_of is not None:
-            request = self._grouping.request(plain.with_rows(rows_of(bags)), bags)
+            request = self.grouping.request(plain.with_rows(rows_of(bags)), bags)
         assert request is not None, "every id is a row of its table"
         return request
 
