@@ -47,6 +47,7 @@ def test_loss_repetition_and_reordering_change_nothing(seed):
     assert network.lost and network.repeated and network.reordered and statistics.repeated
 
 
+@pytest.mark.slow
 def test_cost_of_losses(capsys):
     """Bytes arrive all the same; frames and throughput are printed, not judged."""
     rough, count, seed = {"loss": 0.05, "repeat": 0.05, "reorder": 0.05}, 400, 5

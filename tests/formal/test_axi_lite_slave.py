@@ -125,6 +125,7 @@ BUGS = {
 }
 
 
+@pytest.mark.slow
 def test_slave(tmp_path):
     assert verify(RegisterAccess(AXI4LiteSlave(ADDRESS_WIDTH)), tmp_path, depth=6) == "PASS"
 

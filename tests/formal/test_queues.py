@@ -135,7 +135,9 @@ BUGS = {
 }
 
 
-@pytest.mark.parametrize("queue", QUEUES)
+@pytest.mark.parametrize("queue", [
+    pytest.param(queue, marks=[pytest.mark.slow] * (queue in ("skid", "rigid")))
+    for queue in QUEUES])
 def test_queue(queue, tmp_path):
     assert verify(QUEUES[queue](), tmp_path, depth=3) == "PASS"
 

@@ -55,6 +55,7 @@ BUGS = {
 }
 
 
+@pytest.mark.slow
 def test_room(tmp_path):
     assert verify(Room(ReadClientBuffer(SMALL, WORDS, LONGEST)), tmp_path, depth=3) == "PASS"
 
@@ -66,7 +67,7 @@ def test_room_reaches(tmp_path):
 
 
 @pytest.mark.parametrize("bug", [
-    "a word read is counted again",
+    pytest.param("a word read is counted again", marks=pytest.mark.slow),
     *(pytest.param(bug, marks=pytest.mark.formal) for bug in list(BUGS)[1:])])
 def test_room_bug(bug, tmp_path):
     client = mutated(ReadClientBuffer, *BUGS[bug])(SMALL, WORDS, LONGEST)

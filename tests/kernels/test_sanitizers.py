@@ -55,6 +55,7 @@ def fuzzed(cases, threads=1, sanitizer=None):
                                    str(threads), sanitizer=sanitizer)
 
 
+@pytest.mark.slow
 def test_random_calls_end_as_those_of_the_reference():
     fuzzed(300)
 

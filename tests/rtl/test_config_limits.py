@@ -94,7 +94,8 @@ def test_the_default_row_fits_every_bus(bus_bytes):
 
 
 @pytest.mark.parametrize("number", [
-    pytest.param(number, marks=pytest.mark.long if number else ()) for number in range(12)])
+    pytest.param(number, marks=pytest.mark.long if number else pytest.mark.slow)
+    for number in range(12)])
 def test_accepted_limits_elaborate(number):
     for changes in covering()[number::12] if number > 1 else covering()[number:number + 1]:
         print(changes)

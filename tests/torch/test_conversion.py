@@ -1,8 +1,11 @@
 """`convert`: a model's EmbeddingBags replaced in place."""
 
+import copy
+
 import hotrow
 import pytest
 import torch
+from hotrow.contract.errors import Error
 from hotrow.torch import TrainPipeline, convert
 from torch import nn
 
@@ -55,6 +58,38 @@ def test_everything_else_stays(mode):
     model.eval(), fresh.eval()
     torch.testing.assert_close(model(*batch), fresh(*batch))
     tables.close()
+
+
+@pytest.mark.parametrize("options", [
+    {"min_rows": 60}, {"choose": lambda name, bag: name == "more.0" and bag.padding_idx == 3}])
+def test_bags_that_are_not_chosen_stay(options):
+    """One that cannot be converted, too; all train as before."""
+    torch.manual_seed(1)
+    model = Model()
+    model.one.max_norm = 1.0
+    other = copy.deepcopy(model)
+    with pytest.raises(Error, match=r"one: .*max_norm.*choose"):
+        convert(model)
+    before, keys = model.one, list(model.state_dict())
+    with convert(model, optimizer="sgd", lr=0.1, **options) as tables:
+        assert model.one is before and model.again is before
+        assert [config.name for config in tables.tables] == ["more/0"]
+        assert list(model.state_dict()) == keys
+        steps = [(torch.optim.SGD(model.parameters(), 0.1), tables.optimizer),
+                 (torch.optim.SGD(other.parameters(), 0.1),)]
+        batch = torch.randint(0, 50, (12,)), torch.arange(0, 13, 3), torch.randint(0, 70, (4, 5))
+        for each, optimizers in zip((model, other), steps, strict=True):
+            each(*batch).square().sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+        for value, expected in zip(model.state_dict().values(), other.state_dict().values(),
+                                   strict=True):
+            torch.testing.assert_close(value, expected)
+
+
+def test_no_bag_is_chosen():
+    with pytest.raises(Error, match=r"no bag of Model was chosen: .* leave out again, more.0, one"):
+        convert(Model(), min_rows=71)
 
 
 class Words(nn.Module):

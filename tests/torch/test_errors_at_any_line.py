@@ -45,8 +45,11 @@ def opened(name, seed=2, optimizer="adagrad"):
     with ExitStack() as held:
         if name != "resident":
             options["device"] = held.enter_context(hotrow.open("cpu", config=PLANNING))
-        yield held.enter_context(Collection(
+        collection = held.enter_context(Collection(
             TABLES, optimizer=optimizer, lr=0.1, seed=seed, **options))
+        if options["mode"] == "hotline":
+            collection.learn({config.name: torch.arange(20) for config in TABLES})
+        yield collection
 
 
 def train(collection, steps):
@@ -147,6 +150,44 @@ def steps_fail(name, every):
 def test_steps(name, every):
     """A step() that follows applies what is left, once."""
     assert len(steps_fail(name, every)) > 200 // every
+
+
+def learns_fail(name, every):
+    """The places of errors in learn(): no row changes, and a step that follows is right, or is
+    refused with that error."""
+    places, optimizer = [], "sgd" if name == "pooled" else "adagrad"
+    with opened("resident", optimizer=optimizer) as whole:
+        train(whole, slice(STEPS - 1))
+        before = weights(whole)
+        train(whole, slice(STEPS - 1, None))
+        after = weights(whole)
+    ranked = {config.name: torch.arange(10, 30) for config in TABLES}  # 20 stay in hotline
+    for number, kind in numbers(every):
+        with warnings.catch_warnings(), opened(name, optimizer=optimizer) as collection:
+            warnings.simplefilter("ignore")
+            train(collection, slice(STEPS - 1))
+            error = ErrorAt(number, kind)
+            said = error.said(lambda collection=collection: collection.learn(ranked))
+            if error.place is None:
+                return places
+            places.append(error.place)
+            assert compare(weights(collection), before, before, said, error.place), error.place
+            expected = after
+            try:
+                train(collection, slice(STEPS - 1, None))
+            except BaseException as refusal:
+                assert "planted" in str(refusal), error.place
+                expected = before
+            assert compare(weights(collection), expected, expected, said, error.place), error.place
+            with suppress(ValueError, DeviceError, KeyboardInterrupt):
+                collection.close()  # it repeats the error
+    return places
+
+
+@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", sorted(set(MODES) - {"resident"}))
+def test_learning(name, every):
+    assert len(learns_fail(name, every)) > 100 // every
 
 
 def lost_after_the_update(monkeypatch):

@@ -46,7 +46,7 @@ def collection(mode="scratchpipe", rule="sgd", given=None, seed=5, **options):
 
 def step(embeddings, ids):
     found = embeddings(ids)
-    (found.sum(dim=1) * torch.arange(1, SAMPLES + 1)).sin().sum().backward()
+    (found.sum(dim=1) * torch.arange(1, len(found) + 1)).sin().sum().backward()
     embeddings.optimizer.step()
     return found.detach()
 
@@ -60,7 +60,7 @@ def train(embeddings, made, ahead=0):
         waiting.append(ids)
         if len(waiting) > ahead:
             results.append(step(embeddings, waiting.popleft()))
-    return torch.stack(results + [step(embeddings, ids) for ids in waiting])
+    return torch.cat(results + [step(embeddings, ids) for ids in waiting])
 
 
 def digest(embeddings):
@@ -165,19 +165,80 @@ def test_abandoned_batches_keep_their_rows():
         assert digest(embeddings) == digest(whole)
 
 
-def test_a_refused_batch_changes_no_map():
-    with collection() as embeddings:
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+@pytest.mark.parametrize("waiting", [0, 2])
+def test_a_refused_batch_changes_no_map(mode, waiting):
+    with collection(mode) as embeddings:
         made = batches(seed=7, count=12)
         train(embeddings, made[:6])
-        wrong = made[6].clone()
+        for ids in made[6:6 + waiting]:
+            embeddings.prefetch(ids)
+        wrong = made[8].clone()
         wrong[2, 1] = 9
-        for call in (embeddings, embeddings.prefetch):
+        for call in (embeddings.prefetch, *[embeddings] * (not waiting)):
             with pytest.raises(BatchError, match="id 9 of sample 2 is no row of table 'plain'"):
                 call(wrong)
-        train(embeddings, made[6:])
+        for ids in made[6 + waiting:9]:
+            embeddings.prefetch(ids)
+        for ids in made[6:]:
+            step(embeddings, ids)
         whole = collection("resident")
         train(whole, made)
         assert digest(embeddings) == digest(whole)
+
+
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_a_batch_without_lookups_leaves_those_that_were_prefetched(mode):
+    made = batches(seed=11, count=30)
+    made[5] = made[5][:0]
+    whole = collection("resident")
+    train(whole, made)
+    with collection(mode) as embeddings:
+        train(embeddings, made, ahead=3)
+        assert digest(embeddings) == digest(whole)
+
+
+@pytest.mark.parametrize("waiting", range(3))
+def test_a_batch_that_the_card_does_not_take_keeps_its_rows(monkeypatch, waiting):
+    """With so many batches prefetched; without, the batch is looked up instead."""
+    made = batches(seed=12, count=40)
+    whole = collection("resident")
+    train(whole, made)
+    with collection() as embeddings:
+        train(embeddings, made[:20])
+        for ids in made[20:20 + waiting]:
+            embeddings.prefetch(ids)
+        with monkeypatch.context() as patched, pytest.raises(Error, match="planted"):
+            patched.setattr(embeddings.store, "_check_size", _planted)
+            (embeddings.prefetch if waiting else embeddings)(made[20 + waiting])
+        for ids in made[20 + waiting:22 + waiting]:
+            embeddings.prefetch(ids)
+        for ids in made[20:]:
+            step(embeddings, ids)
+        assert digest(embeddings) == digest(whole)
+
+
+def test_a_batch_whose_rows_cannot_begin_is_left_out(monkeypatch):
+    """As one that is skipped; those behind it train."""
+    made, digests = batches(seed=13, count=40), []
+    for skips in (True, False):
+        with collection() as embeddings:
+            train(embeddings, made[:20])
+            for ids in made[20:23]:
+                embeddings.prefetch(ids)
+            if skips:
+                embeddings.skip()
+            else:
+                with monkeypatch.context() as patched, pytest.raises(Error, match="planted"):
+                    patched.setattr(embeddings.id_maps, "_write", _planted)
+                    embeddings(made[20])
+            train(embeddings, made[21:])
+            digests.append(digest(embeddings))
+    assert digests[0] == digests[1]
+
+
+def _planted(*_):
+    raise Error("planted")
 
 
 def test_gradients_of_many_batches_reach_the_ids_that_staged_them():

@@ -173,6 +173,7 @@ def check_loop(case):
     assert found == run_loop(case)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(loop_cases())
 def test_loops(case):

@@ -68,6 +68,7 @@ def flat(outcome):
     return [*outputs, *weights]
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(model_cases())
 def test_random_models(case):

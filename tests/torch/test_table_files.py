@@ -178,6 +178,7 @@ def test_no_space_is_an_error_before_rows_are_mapped(config, monkeypatch):
     assert not Path(config.path).exists()
 
 
+@pytest.mark.slow
 def test_one_owner(config, tmp_path):
     with opened(config):
         with pytest.raises(Error, match="in use by another process or by another table"):
@@ -310,7 +311,8 @@ def resumable(tables, checkpoint, mode, stop=lambda number: None):
         return collection.sha256()
 
 
-@pytest.mark.parametrize("mode", [pytest.param("resident", marks=pytest.mark.long), "scratchpipe"])
+@pytest.mark.parametrize("mode", [pytest.param("resident", marks=pytest.mark.long),
+                                  pytest.param("scratchpipe", marks=pytest.mark.slow)])
 def test_sigkill_and_resume(tmp_path, mode):
     (tmp_path / "tables").mkdir()
     (tmp_path / "whole").mkdir()

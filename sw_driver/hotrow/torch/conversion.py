@@ -18,10 +18,10 @@ _KINDS = (nn.EmbeddingBag, nn.Embedding)
 
 
 def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = None,
-            sharded: bool = False, **options: Any) -> HotEmbeddingBagCollection:
+            sharded: bool = False, *, min_rows: int = 0,
+            choose: Callable[[str, nn.Module], bool] | None = None,
+            **options: Any) -> HotEmbeddingBagCollection:
     """Replace every `nn.EmbeddingBag` and `nn.Embedding` of a model in place, and keep the weights.
-
-    Convert a part of a model to leave the others as they are.
 
     Make the model's optimizer after the conversion, so that it leaves the old bags' parameters
     out. `state_dict()` has the keys that it had before. A bag keeps its training state, the
@@ -31,7 +31,7 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     ----------
     model : nn.Module
     inputs : callable, optional
-        From the arguments of the model to those of its bags: a dict by the bags' names in the
+        From the arguments of the model to those of its converted bags: a dict by their names in the
         model, in the order of their calls, of a bag's input, a tuple of its arguments, or a list of
         these for several calls. Then a batch of all bags is planned, fetched and trained as one;
         otherwise every call of a bag is a batch of its own. Gradients of a row that several calls
@@ -40,6 +40,10 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     sharded : bool
         Share the rows out to the ranks of `torch.distributed`, with the weights of rank 0: see
         `ShardedEmbeddingBagCollection`. Every rank converts its copy of the model.
+    min_rows : int
+        Bags of fewer rows stay as they are.
+    choose : callable, optional
+        From a bag's name in the model and the bag to whether it is converted; the others stay.
     **options
         As in `HotEmbeddingBagCollection`: device, mode, optimizer, lr, ....
 
@@ -51,7 +55,7 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     Raises
     ------
     Error
-        The model has none of them, or one with a property that its replacement has not: see
+        The model has none that is chosen, or one with a property that its replacement has not: see
         `check_convertible`; or a weight is used by another module, too.
     """
     if not sharded:
@@ -63,6 +67,12 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     if "" in found:
         itself = "EmbeddingBag" if isinstance(model, nn.EmbeddingBag) else "Embedding"
         raise Error(f"this is an {itself} itself: make a Hot{itself} in its place")
+    staying = {name for name, bag in found.items() if bag.num_embeddings < min_rows
+               or (choose is not None and not choose(name, bag))}
+    found = {name: bag for name, bag in found.items() if name not in staying}
+    if not found:
+        raise Error(f"no bag of {type(model).__name__} was chosen: min_rows={min_rows} and "
+                    f"choose leave out {', '.join(sorted(staying))}")
     tables: dict[nn.EmbeddingBag | nn.Embedding, TableConfig] = {}  # of each module, once
     for name, bag in found.items():
         check_convertible(name, bag)
@@ -139,4 +149,4 @@ def _check_untied(model: nn.Module, name: str, bag: nn.EmbeddingBag | nn.Embeddi
              if parameter is bag.weight and module is not bag]
     if users:
         raise Error(f"{name}.weight is {users[0]}, too: tied weights cannot be converted, give "
-                    f"each module its own")
+                    f"each module its own, or leave this one out with choose=")

@@ -173,6 +173,7 @@ def test_yosys_accepts_it(name, source):
     check(source(verilog(name)))
 
 
+@pytest.mark.slow
 def test_checks_fail_on_broken_verilog(source):
     """The checks can fail: a signal with two drivers, and a missing module."""
     text = component_verilog(RegionCheck(TINY), TOP_MODULE)

@@ -162,8 +162,8 @@ class HotEmbeddingBagCollection(nn.Module):
         self._torchrec = TorchRecTables(self.tables, given)
         check_tables(self.tables)
         mapped = any(config.ids == "any" for config in self.tables)
-        if mapped and (self.several_ranks or cold == "pooled"):
-            raise Error("ids='any' is for tables of one process, with cold='gathered'")
+        if mapped and cold == "pooled":
+            raise Error("tables with ids='any' need cold='gathered'")
         memory, rule = memory_on(slots_device), rule_of(optimizer, lr)
         check_fits(self.tables, rule, device, preset, share)
         with ExitStack() as undo:
@@ -177,9 +177,7 @@ class HotEmbeddingBagCollection(nn.Module):
                 before=before))
             undo.callback(self.store.close)
             self.contents = self._make_contents(here)
-            self.id_maps = None if not mapped else IdMaps(
-                self.tables, drawn_seed() if seed is None else seed, self.contents, self.store,
-                rule.initial)
+            self.id_maps = self._make_id_maps(seed, rule) if mapped else None
             if groups is None and initialise:
                 self._draw(here, seed)
             for group in here:
@@ -219,6 +217,10 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _make_contents(self, groups: Sequence[TableGroup]) -> TableContents:
         return TableContents(groups)
+
+    def _make_id_maps(self, seed: int | None, rule: Rule) -> IdMaps:
+        return IdMaps(self.tables, drawn_seed() if seed is None else seed, self.contents,
+                      self.store, rule.initial)
 
     def _make_cache(self) -> Cache:
         return Cache(self.tables, self.mode, self.store, self.lifecycle)
@@ -354,7 +356,8 @@ class HotEmbeddingBagCollection(nn.Module):
         return self.cache.learn(rows, warmup_ratio, ids_freq_mapping, limit, decay)
 
     def changes(self, since: int = 0) -> dict[str, TableChanges]:
-        """What an export of tables with `ids="any"` lacks that was made after batch `since`.
+        """What an export of tables with `ids="any"` lacks that was made after batch `since`; of
+        several processes all get the same.
 
         Parameters
         ----------

@@ -37,6 +37,10 @@ class TableContents:
         group, local = self.locate(name)
         return self._groups[group].tables.table(local)
 
+    def rows(self, name: str, rows: torch.Tensor) -> torch.Tensor:
+        """Copies of the weights of rows int64[n] of one table: [n, dim]."""
+        return self.table(name)[0][rows]
+
     def contiguous(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """A part of the table of that name as a contiguous tensor: itself or a copy."""
         return self._groups[self.locate(name)[0]].tables.contiguous(tensor)

@@ -227,4 +227,5 @@ def check_convertible(name: str, bag: nn.EmbeddingBag | nn.Embedding) -> None:
     }
     for what in (what for what, used in refused.items() if used):
         raise Error(f"{name}: an {kind} with {what} cannot be converted: a Hot{kind} has no such "
-                    f"property, and would train differently")
+                    f"property, and would train differently; convert(choose=) leaves bags as they "
+                    f"are")

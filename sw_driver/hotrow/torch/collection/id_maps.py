@@ -18,6 +18,7 @@ from ...ids import IdMap, initial_rows
 from ..features.bags import Bags
 from ..features.configs import TableConfig
 from ..memory.table_file import TableFile
+from ..optim.interrupts import uninterrupted
 from ..store.base import PendingBackward, Store
 from .contents import TableContents
 from .id_files import load_ids, save_ids
@@ -26,15 +27,41 @@ KEPT = 16  # batches after its last lookup in which an id keeps its row, at leas
 
 
 @dataclass(frozen=True, eq=False)
-class MappedBags:
-    """A batch's ids, and the rows of those that have a map: by feature, None for the others."""
+class AnyIds:
+    """The ids of a batch that have a map, feature after feature, of all processes.
 
-    source: Bags
-    rows: list[torch.Tensor | None]
+    Attributes
+    ----------
+    tables : tuple of int
+        Of each such feature.
+    counts : list of int
+        Ids of each.
+    ids : int64[n]
+    lookups : int
+        Of the batch, in all tables.
+    first : list of int
+        Place among the ids of each feature at which those of this process begin.
+    """
 
-    def matches(self, bags: Bags) -> bool:
-        """Whether other Bags have these ids."""
-        return self.source.equals(bags)
+    tables: tuple[int, ...]
+    counts: list[int]
+    ids: torch.Tensor
+    lookups: int
+    first: Sequence[int]
+
+    def equals(self, other: AnyIds) -> bool:
+        """Whether other AnyIds get the same rows."""
+        return (self.tables == other.tables and self.counts == other.counts
+                and torch.equal(self.ids, other.ids))
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedIds:
+    """The ids of a batch, the rows int64[n] of each feature, and what this process looks up."""
+
+    source: AnyIds
+    rows: list[torch.Tensor]
+    bags: Bags | None = None
 
 
 class Assignment:
@@ -114,8 +141,8 @@ class IdMaps:
             number: IdMap(config.num_embeddings, config.admission, config.expiry, seed + number)
             for number, config in enumerate(tables) if config.ids == "any"}
         self._begin: dict[int, dict[int, int]] = {number: {} for number in self.maps}  # row: id
-        self._planned: deque[MappedBags] = deque()  # prefetched and not taken
-        self._again: deque[MappedBags] = deque()  # planned before, and not yet prefetched again
+        self._planned: deque[PlannedIds] = deque()  # prefetched and not taken
+        self._again: deque[PlannedIds] = deque()  # planned before, and not yet prefetched again
         self._trained = 0  # batches that a step has followed
         self._pending: list[PendingBackward] = []  # of batches that were taken since a step
         self._open_files()
@@ -127,53 +154,75 @@ class IdMaps:
 
     def prefetch(self, bags: Bags) -> list[torch.Tensor | None]:
         """Rows of a batch that will be taken, by feature."""
-        mapped = self._next(bags)
-        if bags.lookups:
-            self._planned.append(mapped)
-        return mapped.rows
-
-    def refused(self) -> None:
-        """The batch of the last `prefetch` will not be taken now."""
-        self._again.appendleft(self._planned.pop())
+        with uninterrupted():
+            ids = self._ids(bags)
+            return self._own(bags, self._plan(ids, bags).rows, ids.first)
 
     def take(self, bags: Bags) -> list[torch.Tensor | None]:
         """Rows of a batch that trains, prefetched or not, by feature."""
-        if self._planned and self._planned[0].matches(bags):
-            return self._planned[0].rows
-        self._planned.clear()
-        return self.prefetch(bags)
+        with uninterrupted():
+            ids = self._ids(bags)
+            planned = self._planned[0] if self._planned else None
+            if planned is None or not planned.source.equals(ids):
+                if self._recorded(ids.lookups):
+                    self._planned.clear()
+                planned = self._plan(ids, bags)
+            return self._own(bags, planned.rows, ids.first)
+
+    @property
+    def waiting(self) -> int:
+        """Batches that were prefetched, and not taken."""
+        return len(self._planned)
 
     def skip(self) -> None:
         """The batch that was prefetched first will not be taken."""
         if self._planned:
             self._planned.popleft()
 
-    def abandon(self) -> None:
-        """Batches that were prefetched will not be taken; they keep their rows if they return."""
-        self._again.extendleft(reversed(self._planned))
-        self._planned.clear()
+    def keep(self, waiting: int, coming: Bags | None = None) -> None:
+        """Only so many batches will be taken in the order of `prefetch`, first that with the Bags
+        `coming`, if they are known. Later ones keep the rows of their ids if they return."""
+        while coming is not None and self._planned and self._planned[0].bags is not coming:
+            self._planned.popleft()
+        while len(self._planned) > waiting:
+            last = self._planned.pop()
+            if last.source.lookups:
+                self._again.appendleft(last)
 
-    def begin(self, bags: Bags, pending: PendingBackward) -> None:
-        """Write the rows that begin with a batch that was taken, and not looked up."""
-        if not bags.lookups:
-            return
-        self._pending.append(pending)
-        mapped = self._planned.popleft()
+    def beginning(self, bags: Bags) -> dict[int, list[int]]:
+        """Rows that begin with the batch that is taken next, by table."""
+        found: dict[int, list[int]] = {}
+        if not self._recorded(bags.lookups):
+            return found
+        planned = self._planned[0]
         for number, ids_of in self._begin.items():
-            looked_up = [rows for table, rows in zip(bags.tables, mapped.rows, strict=True)
-                         if table == number and rows is not None]
-            if not ids_of or not looked_up:
-                continue
-            rows = [row for row in torch.cat(looked_up).unique().tolist() if row in ids_of]
+            looked_up = [each for table, each in zip(
+                planned.source.tables, planned.rows, strict=True) if table == number]
+            if ids_of and looked_up:
+                rows = torch.tensor(sorted(ids_of))
+                found[number] = rows[torch.isin(rows, torch.cat(looked_up))].tolist()
+        return found
+
+    def begin(self, beginning: Mapping[int, list[int]]) -> None:
+        """Write rows that begin, which no lookup has read."""
+        for number, rows in beginning.items():
             if rows:
                 self._write(number, rows)
-                for row in rows:
-                    del ids_of[row]
+
+    def taken(self, bags: Bags, beginning: Mapping[int, list[int]],
+              pending: PendingBackward) -> None:
+        """A batch was taken, and rows have begun with it."""
+        for number, rows in beginning.items():
+            for row in rows:
+                del self._begin[number][row]
+        self._pending.append(pending)
+        if self._recorded(bags.lookups):
+            self._planned.popleft()
 
     def trained(self) -> None:
         """A step has followed all batches that were taken."""
         planned = next(iter(self.maps.values())).batch
-        self._trained = planned - len(self._planned) - len(self._again)
+        self._trained = planned - len(self._not_taken())
         self._pending = [each for each in self._pending if not each.done]
 
     @contextmanager
@@ -195,7 +244,6 @@ class IdMaps:
 
     def state(self) -> bytes:
         """All that the same future needs; batches that were prefetched get their rows again."""
-        waiting = [*self._planned, *self._again]
         file = io.BytesIO()
         torch.save({
             "maps": {self._tables[number].name: {
@@ -203,8 +251,8 @@ class IdMaps:
                 for name, part in each.state().items()} for number, each in self.maps.items()},
             "begin": {self._tables[number].name: dict(rows)
                       for number, rows in self._begin.items()},
-            "waiting": [(each.source.tables, each.source.ids.clone(), each.source.lengths.clone(),
-                         each.rows) for each in waiting]}, file)
+            "waiting": [(each.source.tables, each.source.counts, each.source.ids, each.rows)
+                        for each in self._not_taken()]}, file)
         return file.getvalue()
 
     def load(self, state: bytes) -> None:
@@ -228,10 +276,10 @@ class IdMaps:
             maps = {names[name]: IdMap.from_state(_arrays(parts))
                     for name, parts in given["maps"].items()}
             for number, each in maps.items():
-                self._check(self._tables[number], each)
+                _check_fits(self._tables[number], each)
             begin = {names[name]: rows for name, rows in given["begin"].items()}
-            again = deque(MappedBags(Bags(tuple(tables), ids, lengths), rows)
-                          for tables, ids, lengths, rows in given["waiting"])
+            again = deque(PlannedIds(AnyIds(tuple(tables), counts, ids, 1, ()), rows)
+                          for tables, counts, ids, rows in given["waiting"])
         except Error:
             raise
         except Exception as error:
@@ -278,7 +326,7 @@ class IdMaps:
             config = self._tables[number]
             if file.complete:
                 self.maps[number], self._begin[number] = load_ids(file)
-                self._check(config, self.maps[number])
+                _check_fits(config, self.maps[number])
                 found[config.name] = self.maps[number].batch
             elif file.filled:
                 warnings.warn(f"the ids of table {config.name!r} were not saved, because its file "
@@ -291,23 +339,13 @@ class IdMaps:
             each.batch, each.completed = max(found.values()), 0
         self.trained()
 
-    @staticmethod
-    def _check(config: TableConfig, found: IdMap) -> None:
-        """Raise Error unless a saved map is one of the table's."""
-        for what, saved, here in (("rows", found.table_rows, config.num_embeddings),
-                                  ("admission", found.admission, config.admission),
-                                  ("expiry", found.expiry, config.expiry)):
-            if saved != here:
-                raise Error(f"table {config.name!r} has {what} {here}, and its map of ids "
-                            f"was saved with {saved}: give the table the same")
-
     def changes(self, since: int) -> dict[str, TableChanges]:
         """As `HotEmbeddingBagCollection.changes`; tables are up to date."""
         found = {}
         for number, each in self.maps.items():
             name, changes = self._tables[number].name, each.changes(since)
             rows = torch.from_numpy(changes.rows)
-            weights = self._contents.table(name)[0][rows].clone()
+            weights = self._contents.rows(name, rows)
             begin = self._begin[number]
             for place in (place for place, row in enumerate(rows.tolist()) if row in begin):
                 weights[place] = self._initial(number, [int(rows[place])])[0].to(weights.dtype)
@@ -316,30 +354,76 @@ class IdMaps:
                 torch.from_numpy(changes.removed.view(np.int64)))
         return found
 
-    def _next(self, bags: Bags) -> MappedBags:
-        rows: list[torch.Tensor | None] = [None] * bags.features
-        if not bags.lookups:  # stores take such a batch without a record
-            return MappedBags(bags, rows)
+    # Parts that are others where several processes share the rows.
+
+    def _ids(self, bags: Bags) -> AnyIds:
+        """The ids of a batch that have a map, of all processes."""
+        ids = [each.long() for table, each in zip(
+            bags.tables, bags.ids.split(bags.counts), strict=True) if table in self.maps]
+        tables = tuple(table for table in bags.tables if table in self.maps)
+        return AnyIds(tables, [len(each) for each in ids],
+                      torch.cat(ids) if ids else torch.empty(0, dtype=torch.int64), bags.lookups,
+                      [0] * len(ids))
+
+    def _recorded(self, lookups: int) -> bool:
+        """Whether the store records a batch with so many lookups here."""
+        return lookups > 0
+
+    def _write(self, number: int, rows: list[int]) -> None:
+        """Write rows of a table that begin."""
+        group, first = self._contents.first(self._tables[number].name)
+        self._store.apply(group, torch.tensor(rows) + first,
+                          self._initial(number, rows).to(self._store.slot_memory.device),
+                          Assignment(self._initial_state))
+
+    def _not_taken(self) -> list[PlannedIds]:
+        """Batches that were planned, and not taken."""
+        return [each for each in (*self._planned, *self._again) if each.source.lookups]
+
+    def _own(self, bags: Bags, rows: Sequence[torch.Tensor],
+             first: Sequence[int]) -> list[torch.Tensor | None]:
+        """The rows of this process's Bags, by feature, None for those without a map."""
+        mapped = iter(zip(rows, first, strict=True))
+        found: list[torch.Tensor | None] = []
+        for table, count in zip(bags.tables, bags.counts, strict=True):
+            if table in self.maps:
+                part, start = next(mapped)
+                found.append(part[start:start + count])
+            else:
+                found.append(None)
+        return found
+
+    def _plan(self, ids: AnyIds, bags: Bags) -> PlannedIds:
+        """Rows of the next batch, which is recorded as the store records it."""
+        planned = PlannedIds(ids, self._rows(ids), bags)
+        if self._recorded(ids.lookups):
+            self._planned.append(planned)
+        return planned
+
+    def _rows(self, ids: AnyIds) -> list[torch.Tensor]:
+        by_feature = list(ids.ids.split(ids.counts))
+        if not ids.lookups:
+            return by_feature
         if self._again:
-            mapped = self._again.popleft()
-            if mapped.matches(bags):
-                return MappedBags(bags, mapped.rows)
+            before = self._again.popleft()
+            if before.source.equals(ids):
+                return before.rows
             self._again.clear()
-        by_feature = bags.ids.split(bags.counts)
+        rows = by_feature.copy()
         for number, each in self.maps.items():
-            places = [place for place, table in enumerate(bags.tables) if table == number]
-            ids = [by_feature[place] for place in places]
+            places = [place for place, table in enumerate(ids.tables) if table == number]
+            own = [by_feature[place] for place in places]
             each.done(max(each.completed, min(self._trained, each.batch - KEPT)))
-            planned = each.plan(torch.cat(ids).numpy() if ids else np.empty(0, np.int64))
+            planned = each.plan(torch.cat(own).numpy() if own else np.empty(0, np.int64))
             begin = self._begin[number]
             for row in planned.expired_rows.tolist():
                 begin.pop(row, None)
             begin.update(zip(planned.admitted_rows.tolist(), planned.admitted_ids.tolist(),
                              strict=True))
             found = torch.from_numpy(planned.rows)
-            for place, part in zip(places, found.split([len(part) for part in ids]), strict=True):
+            for place, part in zip(places, found.split([len(part) for part in own]), strict=True):
                 rows[place] = part
-        return MappedBags(bags, rows)
+        return rows
 
     def _found(self, number: int, ids: torch.Tensor) -> torch.Tensor:
         rows = self.maps[number].find(ids.numpy())
@@ -347,17 +431,21 @@ class IdMaps:
             rows[np.isin(rows, list(self._begin[number]))] = 0  # not written yet
         return torch.from_numpy(rows)
 
-    def _write(self, number: int, rows: list[int]) -> None:
-        group, first = self._contents.first(self._tables[number].name)
-        self._store.apply(group, torch.tensor(rows) + first,
-                          self._initial(number, rows).to(self._store.slot_memory.device),
-                          Assignment(self._initial_state))
-
     def _initial(self, number: int, rows: list[int]) -> torch.Tensor:
         config, ids = self._tables[number], self._begin[number]
         return torch.from_numpy(initial_rows(
             np.array([ids[row] for row in rows], np.uint64), config.embedding_dim,
             self.maps[number].seed, config.num_embeddings ** -0.5))
+
+
+def _check_fits(config: TableConfig, found: IdMap) -> None:
+    """Raise Error unless a saved map is one of the table's."""
+    for what, saved, here in (("rows", found.table_rows, config.num_embeddings),
+                              ("admission", found.admission, config.admission),
+                              ("expiry", found.expiry, config.expiry)):
+        if saved != here:
+            raise Error(f"table {config.name!r} has {what} {here}, and its map of ids was saved "
+                        f"with {saved}: give the table the same")
 
 
 def _arrays(parts: dict[str, torch.Tensor]) -> dict[str, Any]:

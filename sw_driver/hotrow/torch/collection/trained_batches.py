@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -55,29 +57,24 @@ class TrainedBatches:
                 rows_of: RowsOf | None = None) -> Request:
         """Check Bags of the batch that many `ahead` of the next one, by their use: Request.
 
-        `rows_of` is as in `FeatureLayout.request`; by default rows are only found.
+        `rows_of` gives the rows of ids that have a map; by default they are only found.
         """
         if bags.weights is not None and self._store.pools_cold_rows:
             raise Error("weights per sample need cold='gathered': the card pools cold rows without")
-        if self._id_maps is not None and rows_of is None:
-            rows_of = self._id_maps.find
         batch = f"batch {self.count + ahead}"
-        return self._layout.agree(lambda: self._layout.request(bags, batch, rows_of),
-                                  f"{batch} ({use}) was refused, because of an id")
+        request = self._layout.agree(lambda: self._layout.request(bags, batch),
+                                     f"{batch} ({use}) was refused, because of an id")
+        if self._id_maps is None:
+            return request
+        return self._layout.mapped(request, (rows_of or self._id_maps.find)(bags))
 
     def prefetch(self, bags: Bags) -> None:
         """Begin to fetch the rows of Bags, whose ids are copied."""
         bags, store, maps = bags.snapshot(), self._store, self._id_maps
         self._lifecycle.adopt_writes()
-        if maps is None:
-            store.prefetch(self.request(bags, store.waiting))
-            return
-        request = self.request(bags, store.waiting, rows_of=maps.prefetch)
-        try:
-            store.prefetch(request)
-        except BaseException:
-            maps.refused()
-            raise
+        with self._keeping():
+            store.prefetch(self.request(
+                bags, store.waiting, rows_of=None if maps is None else maps.prefetch))
 
     def take(self, bags: Bags) -> TakenRows:
         """Rows of a batch."""
@@ -98,20 +95,21 @@ class TrainedBatches:
             located, pending = store.take_part(request, *self._part)
             self._part = None
             return request, located, pending
-        if request is None:
-            request = self.request(bags.snapshot(), rows_of=None if maps is None else maps.take)
-        else:
-            self._layout.check_weights(bags)
-            if not comes:
-                raise Error(f"batch {self.count} is not the one that was prefetched in its place "
-                            f"({bags.lookups} ids, prefetched {request.source.lookups}): batches "
-                            f"train in the order of prefetch(). Call skip() of the pipeline or the "
-                            f"collection for a batch that is not looked up, and eval() where "
-                            f"nothing trains")
-        located, pending = store.take(request)
+        if request is not None:
+            prefetched = request.source.lookups
+            self._layout.agree(
+                lambda: self._check_coming(bags, None if comes else prefetched),
+                f"batch {self.count} was refused, because of the order of batches")
+        with self._keeping():
+            if request is None:
+                request = self.request(bags.snapshot(), rows_of=None if maps is None else maps.take)
+            if maps is None:
+                located, pending = store.take(request)
+            else:
+                beginning = maps.beginning(request.source)
+                located, pending = store.take(request, partial(maps.begin, beginning))
+                maps.taken(request.source, beginning, pending)
         self.count += 1
-        if maps is not None:
-            maps.begin(request.source, pending)
         return request, located, pending
 
     def skip(self) -> None:
@@ -119,7 +117,8 @@ class TrainedBatches:
         self._lifecycle.finish()
         request = self._store.coming()
         if request is not None:
-            self._store.take(request)
+            with self._keeping():
+                self._store.take(request)
         if self._id_maps is not None:
             self._id_maps.skip()
         if request is not None or self._mode == "resident":  # which prefetches nothing
@@ -128,9 +127,31 @@ class TrainedBatches:
     def abandon(self) -> None:
         """Release prefetched batches that will not be trained."""
         if self._id_maps is not None:
-            self._id_maps.abandon()
+            self._id_maps.keep(0)
         self._store.abandon()
         self._lifecycle.finish()
+
+    def _check_coming(self, bags: Bags, instead: int | None) -> None:
+        """Raise Error if a batch with other Bags, of that many ids, was prefetched instead."""
+        self._layout.check_weights(bags)
+        if instead is not None:
+            raise Error(f"batch {self.count} is not the one that was prefetched in its place "
+                        f"({bags.lookups} ids, prefetched {instead}): batches train in the order "
+                        f"of prefetch(). Call skip() of the pipeline or the collection for a batch "
+                        f"that is not looked up, and eval() where nothing trains")
+
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        """Ids of batches that the store drops in this block, which fails, keep their rows."""
+        store, maps = self._store, self._id_maps
+        unrecorded = 0 if maps is None else maps.waiting - store.waiting  # of mode resident
+        try:
+            yield
+        except BaseException:
+            if maps is not None:
+                coming = store.coming()
+                maps.keep(unrecorded + store.waiting, None if coming is None else coming.source)
+            raise
 
     @property
     def repeats(self) -> bool:

@@ -1,6 +1,7 @@
 """The features of a collection: from what callers pass to requests, and from rows to results."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar
 
@@ -55,6 +56,7 @@ class FeatureLayout:
         self.grouping = Grouping(groups)
         self._dense_layouts: dict[_Batch, list[BagLayout]] = {}  # of the last dense batch
         self._dims = [config.embedding_dim for config in configs]
+        self._mapped = {number for number, config in enumerate(configs) if config.ids == "any"}
         self._mean = torch.tensor([config.pooling == "mean" for config in configs])
 
     @property
@@ -71,25 +73,28 @@ class FeatureLayout:
         tables, names = zip(*self.features, strict=True)
         return Bags.of(tables, inputs, offsets, weights, names, is_weighted=self.is_weighted)
 
-    def request(self, bags: Bags, batch: str,
-                rows_of: Callable[[Bags], Iterable[torch.Tensor | None]] | None = None) -> Request:
+    def request(self, bags: Bags, batch: str) -> Request:
         """Check Bags of a `batch`, named in errors, and sort them by group: Request.
 
-        `rows_of` gives the rows of features whose ids may be any, once the others are checked:
-        from Bags to int64[n] of each feature, None for the others.
+        Ids that may be any look up row 0, until `mapped` gives them their rows.
         """
         self.check_weights(bags)
-        plain = bags if rows_of is None else bags.with_rows([
-            torch.zeros(count, dtype=torch.int64) if self.configs[table].ids == "any" else None
+        plain = bags if not self._mapped else bags.with_rows([
+            torch.zeros(count, dtype=torch.int64) if table in self._mapped else None
             for table, count in zip(bags.tables, bags.counts, strict=True)])
         request = self.grouping.request(plain, bags)
         if request is None:
             plain = plain.bounded(self.configs, batch, self._bounds_check_mode)
             request = self.grouping.request(plain, bags)
-        if rows_of is not None:
-            request = self.grouping.request(plain.with_rows(rows_of(bags)), bags)
         assert request is not None, "every id is a row of its table"
         return request
+
+    def mapped(self, request: Request, rows: Sequence[torch.Tensor | None]) -> Request:
+        """A Request with rows int64[n] of each feature of its source, None for those it has."""
+        bags = request.bags.with_rows([rows[feature] for feature in request.order])
+        found = self.grouping.request(bags, request.source)
+        assert found is not None, "a map gives rows of its table"
+        return replace(found, order=request.order)
 
     def check_weights(self, bags: Bags) -> None:
         """Raise BatchError if Bags have weights that no table takes."""

@@ -15,6 +15,7 @@ from ...device import Device
 from ..collection.cache import Cache
 from ..collection.collection import HotEmbeddingBagCollection, drawn_seed
 from ..collection.contents import Contents, TableContents
+from ..collection.id_maps import IdMaps
 from ..collection.lifecycle import Lifecycle
 from ..features.configs import TableConfig, TableGroup, table_config
 from ..features.layout import FeatureLayout, Result
@@ -23,6 +24,7 @@ from ..memory.tables import digest_of
 from ..optim.finite_check import FiniteCheck
 from ..optim.rules import Rule
 from ..store.base import Store
+from .id_maps import SharedIdMaps
 from .ranks import Ranks
 from .sharding import Sharding
 from .store import ShardedStore
@@ -44,6 +46,21 @@ class ShardedContents(TableContents):
         weights, state = self._sharding.shards[group].tables.table(local)
         return (self._gathered(weights, local, rows),
                 None if state is None else self._gathered(state, local, rows))
+
+    def rows(self, name: str, rows: torch.Tensor) -> torch.Tensor:
+        """Copies of the weights of rows int64[n], the same at every rank, of one table."""
+        group, local = self.locate(name)
+        owner = (rows + local) % self._ranks.world
+        weights = self._sharding.shards[group].tables.table(local)[0]
+        mine = torch.div(rows[owner == self._ranks.rank], self._ranks.world,
+                         rounding_mode="floor")
+        owned = torch.bincount(owner, minlength=self._ranks.world)
+        padded = weights.new_empty(int(owned.max()), weights.shape[1])
+        padded[:len(mine)] = weights[mine]
+        found = weights.new_empty(len(rows), weights.shape[1])
+        for rank, part in enumerate(self._ranks.gather(padded)):
+            found[owner == rank] = part[:int(owned[rank])]
+        return found
 
     def assign(self, name: str, weights: torch.Tensor | None = None,
                state: torch.Tensor | None = None) -> None:
@@ -84,10 +101,13 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     of each by their number, if that is a power of two; one rank that takes all samples as one batch
     adds in another order, and differs by rounding.
 
+    Tables with `ids="any"` have the rows of one process that takes all samples as one batch, as
+    `SharedIdMaps` says.
+
     All ranks make the same calls in the same order, with as many batches each: forward, prefetch,
-    step, learn, `state_dict` and the like are collective, `close`, `abandon` and `flush` are not.
-    `learn` returns the rows that have a slot at all ranks. Clipping and `statistics` see a rank's
-    own gradients and lookups.
+    step, learn, `state_dict`, `changes` and the like are collective, `close`, `abandon` and `flush`
+    are not. `learn` returns the rows that have a slot at all ranks. Clipping and `statistics` see a
+    rank's own gradients and lookups.
 
     Parameters
     ----------
@@ -138,6 +158,11 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     def _make_contents(self, groups: Sequence[TableGroup]) -> TableContents:
         return ShardedContents(self._sharding, self.ranks)
 
+    def _make_id_maps(self, seed: int | None, rule: Rule) -> IdMaps:
+        assert isinstance(self.store, ShardedStore)
+        return SharedIdMaps(self.tables, self.ranks.first(drawn_seed() if seed is None else seed),
+                            self.contents, self.store, rule.initial, self._sharding, self.ranks)
+
     def _make_cache(self) -> Cache:
         return ShardedCache(self.tables, self.mode, self.store, self.lifecycle, self.contents,
                             self.ranks)
@@ -156,6 +181,8 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
 
     def abandon(self) -> None:
         """Release prefetched batches that will not be trained; not collective."""
+        if self.id_maps is not None:
+            self.id_maps.keep(0)
         self.store.abandon()
 
 

@@ -1,7 +1,7 @@
 """Rows that several processes own: their owners look them up and train them."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -77,23 +77,28 @@ class ShardedStore(Store):
             try:
                 self.ranks.agree(lambda: self.inner.prefetch(routed.inner), "rows of a batch were "
                                  "not fetched, because of the card")
-            except Exception:
+            except BaseException:
                 self.abandon()  # at every rank
                 raise
             self._coming.append(routed)
 
-    def take(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
+    def take(self, request: Request,
+             begin: Callable[[], None] | None = None) -> tuple[list[LocatedRows], PendingBackward]:
         if not self._coming:
             self.prefetch(request)
         routed = self._coming.popleft()
 
         def take() -> list[_AskedRows]:
-            located, pending = self.inner.take(routed.inner)
+            located, pending = self.inner.take(routed.inner, begin)
             pending.add(routed)
             return self._asked_rows(routed, located)
 
         with uninterrupted():
-            rows = self.ranks.agree(take, "a batch was not taken, because of the card")
+            try:
+                rows = self.ranks.agree(take, "a batch was not taken, because of the card")
+            except BaseException:
+                self.abandon()  # at every rank
+                raise
             self._taken.append(routed)
             return self._bring(routed, rows), routed.pending
 

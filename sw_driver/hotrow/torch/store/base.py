@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -103,8 +103,10 @@ class Store(ABC):
         self.reached: dict[int, bool] = {}
 
     @abstractmethod
-    def take(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
-        """Bring the rows of a batch that trains, one entry per segment."""
+    def take(self, request: Request,
+             begin: Callable[[], None] | None = None) -> tuple[list[LocatedRows], PendingBackward]:
+        """Bring the rows of a batch that trains, one entry per segment; `begin` may `apply` to them
+        before anybody reads them."""
 
     def take_part(self, request: Request, samples: torch.Tensor, wait: bool, last: bool,
                   ) -> tuple[list[LocatedRows], PendingBackward]:

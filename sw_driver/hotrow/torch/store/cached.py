@@ -136,7 +136,8 @@ class CachedStore(Store):
             self.stages.wake()
         self.stages.start()
 
-    def take(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
+    def take(self, request: Request,
+             begin: Callable[[], None] | None = None) -> tuple[list[LocatedRows], PendingBackward]:
         if not request.bags.lookups:
             return [LocatedRows(self.storages[each.group].rows, each.flat, self.lock)
                     for each in request.segments], PendingBackward()
@@ -156,7 +157,10 @@ class CachedStore(Store):
         flight = self.window.take()
         for transfer in flight.transfers:
             self.slot_memory.wait_event(transfer.insert_event, transfer.device_places)
-        return self._located(flight), flight.pending
+        located = self._located(flight)
+        if begin is not None:
+            begin()
+        return located, flight.pending
 
     def _take_copies(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
         """Copies of the rows of a batch beyond those that the card follows: it gets no slots."""

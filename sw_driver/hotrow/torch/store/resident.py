@@ -1,6 +1,6 @@
 """Mode `resident`: the tables themselves, in the trainer's memory, without a device."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -29,8 +29,12 @@ class ResidentStore(Store):
         for segment in request.segments:
             self._reads.begin(segment.group, segment.flat)
 
-    def take(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
-        return self.look(request), PendingBackward()
+    def take(self, request: Request,
+             begin: Callable[[], None] | None = None) -> tuple[list[LocatedRows], PendingBackward]:
+        located = self.look(request)
+        if begin is not None:
+            begin()
+        return located, PendingBackward()
 
     def look(self, request: Request) -> list[LocatedRows]:
         for segment in request.segments:

@@ -1,0 +1,107 @@
+"""Tables of any id, and of n-grams: equal bits with every number of ranks, also after a resume."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.torch import rank_ids
+from tests.torch.launching import one_at_a_time, torchrun
+from tests.torch.rank_ids import BATCHES, CASES, SCHEDULED, SEED, SEEDS, misled, run, scheduled
+
+
+@pytest.fixture(scope="module", params=[
+    pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.long)],
+    ids="up to {} ranks".format)
+def runs(request, tmp_path_factory):
+    """Outcomes by (case, ranks), from one launch for all workers of a test session."""
+    here = tmp_path_factory.getbasetemp()
+    shared = here.parent if hasattr(request.config, "workerinput") else here
+    path = shared / f"{request.param}-ranks-any-id.pt"
+    with one_at_a_time(path.with_suffix(".lock")):
+        if not path.exists():
+            folder = tmp_path_factory.mktemp("ranks")
+            torchrun(request.param, folder, rank_ids.__file__, path, folder)
+    return torch.load(path)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The outcome of a case by one process, as a call."""
+    found = {}
+    return lambda case: found.setdefault(case, run(**CASES[case]))
+
+
+@pytest.fixture
+def one_rank():
+    """A process group with this process only."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist.group.WORLD
+    dist.destroy_process_group()
+
+
+def differing(found, expected):
+    return [what for what in found if what != "results" and found[what] != expected[what]]
+
+
+def check(case, found, one):
+    """Outcomes of the ranks against that of one process."""
+    for rank, each in enumerate(found):
+        assert not differing(each, one), (case, len(found), rank, f"seed {SEED}")
+    if "n-grams" in case:  # whose rows are by feature
+        return
+    for number, result in enumerate(one["results"]):
+        assert torch.equal(torch.cat([each["results"][number] for each in found]), result), (
+            case, len(found), number, f"seed {SEED}")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bits_of_one_process(runs, alone, case):
+    for (name, *_), found in runs.items():
+        if name == case:
+            check(case, found, alone(case))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bits_of_a_single_rank(one_rank, alone, case):
+    check(case, [run(one_rank, **CASES[case])], alone(case))
+
+
+def test_cases_train_what_they_are_for(alone):
+    """Rows change hands, modes agree, and what is compared differs where a batch does."""
+    one = alone("resident")
+    assert one[f"export of user since {BATCHES // 2}"][-1], "ids were removed"
+    modes = [alone(case)["tables"] for case in CASES if "n-grams" in case]
+    assert len(modes) == 3 and len(set(modes)) == 1
+    other = run(**CASES["resident"], seed=4)
+    assert set(differing(other, one)) == {
+        what for what in one if what != "results" and not what.endswith(f"since {BATCHES}")}
+
+
+def test_what_fails_at_one_rank_is_an_error_at_all(runs, alone):
+    """And the training that goes on has the bits of one in which nothing failed."""
+    for (name, *_), found in runs.items():
+        if name == "misled":
+            assert not differing(found[0], alone("scratchpipe"))
+
+
+def test_what_fails_at_a_single_rank(one_rank, alone):
+    assert not differing(misled(one_rank), alone("scratchpipe"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_order_of_calls_has_the_same_bits_in_modes(seed):
+    expected = scheduled(seed, mode="resident", optimizer="adagrad")
+    assert not differing(scheduled(seed, **SCHEDULED), expected), f"seed {seed}"
+
+
+def test_any_order_of_calls_has_the_same_bits_on_ranks(runs):
+    for seed in SEEDS:
+        expected = scheduled(seed, mode="resident", optimizer="adagrad")
+        found = [each for key, (each, *_) in runs.items() if key[2:] == (seed,)]
+        assert found
+        for each in found:
+            assert not differing(each, expected), f"seed {seed}"
+
+
+def test_other_numbers_of_ranks_resume_exactly(runs, alone):
+    assert not differing(runs["resumed", 0][0], alone("scratchpipe"))
