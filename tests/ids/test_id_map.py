@@ -1,136 +1,16 @@
-"""The map of ids against a model in plain Python, over random policies, threads and restarts."""
+"""The map of ids: full maps, threads, estimates, exports, initial rows, and what is refused."""
+
+import tracemalloc
 
 import numpy as np
 import pytest
 import torch
 from hotrow.contract.errors import BatchError, Error
-from hotrow.ids import Expiry, IdMap, LeastCount, Probability, index, initial_rows
+from hotrow.ids import Expiry, IdMap, LeastCount, Probability, initial_rows
 from hotrow.ids.log import EventLog
-from hotrow.kernels import compiler, library
+from hotrow.kernels.library import library
 
-from tests.support.ids_model import IdsModel
-
-HERE = compiler.Path(library.__file__).parent
-# A change of the compiled map, and what it breaks.
-FAULTS = {
-    "entries stay when one before them leaves": ("            index[hole] = index[at];\n"
-                                                 "            hole = at;\n", ""),
-    "an id is recognised by its hash alone": (
-        "state[index[bucket].row].id != id", "false"),
-    "a row of a batch in flight expires": ("state.last <= done &&", ""),
-    "a freed row leaves the order of the free rows": ("map->free[map->free_count++] = found[i];",
-                                                      ""),
-    "a lookup does not renew its row": ("                    found.last = batch;\n", ""),
-    "a lookup is not counted": ("found.count += found.count < MOST", "(void)0"),
-    "threads count one lookup for several": (
-        "__atomic_fetch_add(&found.count, 1, __ATOMIC_RELAXED)", "found.count = 1"),
-    "rows expire in any order": ("return one != other ? one < other : a < b;", "return a < b;"),
-    "an estimate is too low": ("least = std::min<uint64_t>(least + counts[i], UINT16_MAX);",
-                               "least = std::min<uint64_t>(least + 1, UINT16_MAX);"),
-    "a row is given twice": (": static_cast<int32_t>(map->fresh);",
-                             ": static_cast<int32_t>(map->fresh & ~4);"),
-}
-
-
-def pairs(ids, rows):
-    return list(zip(ids.tolist(), rows.tolist(), strict=True))
-
-
-def random_policies(draw):
-    rows = int(draw.integers(2, 200))
-    admission = [None, LeastCount(int(draw.integers(1, 5)), int(draw.integers(1, 300)),
-                                  int(draw.integers(0, 6))),
-                 Probability(float(draw.uniform(0.05, 1)))][draw.integers(3)]
-    cap = int(draw.integers(1, rows)) if draw.random() < 0.4 else None
-    expiry = Expiry(age=int(draw.integers(1, 9)) if draw.random() < 0.6 else None,
-                    below=int(draw.integers(1, 6)) if draw.random() < 0.6 else None,
-                    every=int(draw.integers(1, 5)),
-                    floor=int(draw.integers(0, (cap or rows) // 2 + 1)),
-                    cap=cap) if draw.random() < 0.8 else None
-    return rows, admission, expiry, int(draw.integers(0, 1 << 63))
-
-
-def run(seed, threads, tmp_path, batches=40):
-    """Random batches through a map and the model: all that both state must be equal."""
-    draw = np.random.default_rng(seed)
-    rows, admission, expiry, key = random_policies(draw)
-    tested, model = IdMap(rows, admission, expiry, key, threads), IdsModel(
-        rows, admission, expiry, key)
-    pool = draw.integers(0, 1 << 64, int(draw.integers(1, 3 * rows)), np.uint64)
-    pool[:3] = (0, (1 << 64) - 1, 1 << 63)[:len(pool)]
-    for _ in range(batches):
-        where = (draw.random(int(draw.integers(0, 120))) ** 2 * len(pool)).astype(int)
-        ids = pool[where]
-        expected = model.plan(ids.tolist())
-        batch = tested.plan(ids)
-        assert (batch.rows.tolist(), pairs(batch.admitted_ids, batch.admitted_rows),
-                pairs(batch.expired_ids, batch.expired_rows)) == expected
-        assert batch.number == model.batch and batch.default_lookups == expected[0].count(0)
-        assert tested.find(pool).tolist() == [model.row_of.get(each, 0) for each in pool.tolist()]
-        held, taken = tested.items()
-        assert dict(pairs(held, taken)) == model.row_of and len(set(taken)) == len(held) == len(
-            tested) <= model.cap
-        assert tested.counts(taken).tolist() == [model.count[each] for each in held.tolist()]
-        if draw.random() < 0.6:
-            model.completed = int(draw.integers(model.completed, model.batch + 1))
-            tested.done(model.completed)
-        if draw.random() < 0.1:
-            tested.save(tmp_path / "map.npz")
-            tested = IdMap.load(tmp_path / "map.npz", threads)
-            model.completed = model.batch
-        if draw.random() < 0.05 and (expiry is None or expiry.cap is None):
-            model.rows = tested.grow()
-            model.cap = model.rows - 1
-    assert EventLog.replay(tested.log.events()) == model.row_of
-
-
-def use_source(source, tmp_path, monkeypatch):
-    """Maps of this test use the compiled source."""
-    if compiler.find_compiler() is None:
-        pytest.skip("no C++ compiler is installed")
-    library.library()  # before the cache is another folder
-    (tmp_path / "rows.hpp").write_text((HERE / "rows.hpp").read_text())
-    (tmp_path / "id_map.cpp").write_text(source)
-    monkeypatch.setenv("HOTROW_CACHE", str(tmp_path))
-    monkeypatch.setattr(compiler, "FLAGS", ("-O1", *compiler.FLAGS[1:]))
-    made = index.declared(compiler.load("changed", [tmp_path / "id_map.cpp"]),
-                          index.ARGUMENTS)
-    monkeypatch.setattr(index, "library", lambda: made)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 7])
-def test_the_map_is_the_model(passes, threads, tmp_path):
-    for seed in range(8 if passes == "native" else 4):
-        try:
-            run(seed, threads, tmp_path)
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}, {threads} threads") from error
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(fault, tmp_path, monkeypatch):
-    written, planted = FAULTS[fault]
-    source = (HERE / "id_map.cpp").read_text()
-    assert source.count(written) == 1
-    source = source.replace(written, planted)
-    if "hash alone" in fault:  # few hashes, so that several ids share one
-        source = source.replace("mix(id ^ seed) >> 32)", "mix(id ^ seed) >> 60)")
-    use_source(source, tmp_path, monkeypatch)
-    with pytest.raises((AssertionError, Error)):
-        for seed in range(40):
-            for threads in (1, 7):
-                run(seed, threads, tmp_path)
-
-
-@pytest.mark.slow
-def test_ids_that_share_hashes_keep_their_rows(tmp_path, monkeypatch):
-    """Every id has the same home: the index is one chain."""
-    source = (HERE / "id_map.cpp").read_text().replace("mix(id ^ seed) >> 32)",
-                                                       "mix(id ^ seed) >> 62)")
-    use_source(source, tmp_path, monkeypatch)
-    for seed in range(5):
-        run(seed, 1, tmp_path)
+from tests.ids.followed_map import pairs
 
 
 @pytest.mark.parametrize("load", [0.95, 1.0])
@@ -158,6 +38,51 @@ def test_threads_give_equal_maps(passes):
     assert len({each.digest() for each in maps}) == 1
     states = [each.state() for each in maps]
     assert all((states[0][name] == state[name]).all() for state in states for name in state)
+
+
+def test_twenty_times_as_many_ids_as_rows(passes, tmp_path):
+    """The cap holds, batches in flight keep their rows, and a resumed run hits as often."""
+    rows, in_flight, tested, resumed = 400, 4, [], []
+    draw = np.random.default_rng(4)
+    made = [(draw.zipf(1.4, 300) + 30 * number).astype(np.uint64) for number in range(400)]
+    assert len(np.unique(np.concatenate(made))) > 20 * rows
+    for hits, stop in ((tested, None), (resumed, 200)):
+        waiting, refused = [], 0
+        ids = IdMap(rows, expiry=Expiry(age=30, floor=100, cap=300))
+        for number, batch in enumerate(made):
+            planned = ids.plan(batch)
+            hits.append(planned.rows.size - planned.default_lookups - planned.admitted_ids.size)
+            waiting = [*waiting[-in_flight:], (batch, planned.rows)]
+            refused += planned.refused
+            assert len(ids) <= 300 and all(
+                (ids.find(each)[given > 0] == given[given > 0]).all() for each, given in waiting)
+            ids.done(max(0, planned.number - in_flight))
+            if number == stop:
+                completed = ids.completed
+                ids.save(tmp_path / "map.npz")
+                ids = IdMap.load(tmp_path / "map.npz")
+                ids.completed = completed  # the batches after it are still in flight
+    assert tested == resumed and min(tested[50:]) > 0 and refused
+
+
+def test_memory_of_a_row_and_of_an_event():
+    """32 bytes a row; 24 an event, until the log forgets it."""
+    if library() is None:
+        pytest.skip("no C++ compiler is installed")
+    rows = 200_001
+    keys = np.arange(rows - 1, dtype=np.uint64) << np.uint64(20)
+    tracemalloc.start()
+    try:
+        ids = IdMap(rows)
+        for part in np.split(keys, 20):
+            ids.done(ids.plan(part).number)
+        filled = tracemalloc.get_traced_memory()[0]
+        ids.log.forget(ids.batch)
+        left = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(ids) == rows - 1 and 31.9 < left / rows < 32.2, left / rows
+    assert 23.9 < (filled - left) / rows < 24.2, (filled - left) / rows
 
 
 def test_an_id_is_estimated_too_high_only():
@@ -241,7 +166,9 @@ def test_a_damaged_state_is_refused(tmp_path):
         with pytest.raises(Error):
             IdMap.from_state({key: part for key, part in good.items() if key != name})
     (tmp_path / "other").write_bytes(b"no map")
-    for path in (tmp_path / "other", tmp_path / "absent"):
+    tested.save(tmp_path / "cut")
+    (tmp_path / "cut").write_bytes((tmp_path / "cut").read_bytes()[:-200])
+    for path in (tmp_path / "other", tmp_path / "absent", tmp_path / "cut"):
         with pytest.raises(Error, match="no map of ids"):
             IdMap.load(path)
 

@@ -13,11 +13,11 @@ def mix(x):
 
 class Sketch:
     def __init__(self, width, seed):
-        self.width, self.seed, self.cells = width, seed, [[0] * width for _ in range(4)]
+        self.width, self.cells = width, [[0] * width for _ in range(4)]
+        self.salts = [mix((seed + row + 1) & BITS) for row in range(4)]
 
     def add(self, key, count):
-        places = [(mix(key ^ mix((self.seed + row + 1) & BITS)) >> 32) * self.width >> 32
-                  for row in range(4)]
+        places = [(mix(key ^ salt) >> 32) * self.width >> 32 for salt in self.salts]
         estimate = min(65535, count + min(cells[place] for cells, place in
                                           zip(self.cells, places, strict=True)))
         for cells, place in zip(self.cells, places, strict=True):

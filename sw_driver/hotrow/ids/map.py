@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -184,11 +187,31 @@ class IdMap:
         """Double the rows, and return them: one copy of the state, and the index built from it.
 
         Rows keep their numbers. Grow the table first: lookups of other threads wait.
+
+        Raises
+        ------
+        Error
+            More rows would stay without ids, because of a cap, or there are as many as can be.
         """
-        with self._lock:
-            rows = min(2 * self.table_rows, _LIMIT)
-            self._index.grow(rows)
+        with self.growing() as rows:
             return rows
+
+    @contextmanager
+    def growing(self) -> Iterator[int]:
+        """`grow` before a block, and undo it if the block fails."""
+        if self.expiry is not None and self.expiry.cap is not None:
+            raise Error(f"at most {self.expiry.cap} ids have a row, by the cap of the expiry: more "
+                        f"rows have no use. Leave the cap out for a map that grows")
+        if self.table_rows == _LIMIT:
+            raise Error(f"a map of ids has at most {_LIMIT} rows")
+        with self._lock:
+            before = copy(self._index)
+            try:
+                self._index.grow(min(2 * self.table_rows, _LIMIT))
+                yield self.table_rows
+            except BaseException:
+                self._index = before
+                raise
 
     def items(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Ids with a row, and their rows ascending."""
@@ -287,7 +310,7 @@ class IdMap:
         try:
             with np.load(path, allow_pickle=False) as state:
                 return cls.from_state(state, threads)
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, ValueError, EOFError, BadZipFile) as error:
             raise Error(f"{path} is no map of ids ({error}): give it what save() wrote") from error
 
     def _items(self, since: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

@@ -48,6 +48,7 @@ class Table:
         if state is not None:
             self._state = memory_of(state, f"the state of {self.name!r}")
             self.state_bytes = _state_bytes(self._state, self.rows, self.name)
+        self.partition = 0  # operand of the descriptor
         self.buffers: tuple[Buffer, ...] = ()
         self.own_buffers: list[Buffer] = []  # those registered for the table alone
 
@@ -92,6 +93,11 @@ class Table:
     def on_card(self) -> bool:
         """Whether the card has the rows, and the host's are those of the last flush."""
         return any(buffer.on_card for buffer in self.buffers)
+
+    @property
+    def kind(self) -> tuple[int, str, int]:
+        """Elements of a row, their type, and bytes of a row's state."""
+        return self.dim, self.element, self.state_bytes
 
     @property
     def padded(self) -> bool:

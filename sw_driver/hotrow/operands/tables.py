@@ -90,7 +90,7 @@ class Tables:
     stale_counts : set of int
         Numbers of which the counters may hold rows of an earlier table.
     generation : int
-        Changes when a table is unregistered.
+        Changes when a table is unregistered or replaced.
     """
 
     def __init__(self, registers: Registers, regions: Regions, geometry: Geometry):
@@ -125,10 +125,37 @@ class Tables:
         table = Table(self._free_number(), name, weights, state, self._geometry.row_bytes)
         if any(other and other.name == table.name for other in self._tables):
             raise RegistrationError(f"there is a table named {table.name!r} already")
+        table.partition = (place(TablePartitionBits.PART, part)
+                           | place(TablePartitionBits.PARTS_LOG2, parts_log2))
+        self._place(table, on_card)
+        return table
+
+    def replace(self, table: Table, weights: Array, state: Array | None) -> Table:
+        """Register a table with other memory in the place of `table`, whose rows are its first.
+
+        Raises
+        ------
+        RegistrationError
+        """
+        self.check_unused(table)
+        found = Table(table.number, table.name, weights, state, self._geometry.row_bytes)
+        if found.rows < table.rows or found.kind != table.kind:
+            raise RegistrationError(f"{found!r} cannot take the place of {table!r}: expected rows "
+                                    f"and state of one kind, and as many rows or more")
+        found.partition = table.partition
+        self._place(found, table.on_card)
+        self.generation += 1
+        for buffer in table.own_buffers:
+            self._regions.drop(buffer)
+        table.refresh = None
+        return found
+
+    def _place(self, table: Table, on_card: bool) -> None:
+        """Register the memory of a table, and write its descriptor."""
         sources = [(table.source, "weights"), (table.state_source, "state")]
         buffers: list[Buffer] = []
         try:
-            for source, what in sources[:1 if state is None else 2]:
+            for source, what in sources[:1 if table.state_source is None else 2]:
                 array = as_array(source)
                 writable, named = array.flags.writeable, f"{what} of {table.name!r}"
                 buffer = self._regions.find(*span(array), writable)
@@ -142,15 +169,13 @@ class Tables:
                     table.own_buffers.append(buffer)
                 buffers.append(buffer)
             table.buffers = tuple(buffers)
-            self._describe(table, place(TablePartitionBits.PART, part)
-                           | place(TablePartitionBits.PARTS_LOG2, parts_log2))
+            self._describe(table)
         except BaseException:
             for buffer in table.own_buffers:
                 self._regions.remove(buffer)
             raise
         self._resolved = None
         self.last_rows[table.number], self._tables[table.number] = table.rows - 1, table
-        return table
 
     def remove(self, table: Table) -> None:
         """Unregister a table and its memory."""
@@ -242,7 +267,7 @@ class Tables:
                 f"one of them")
         return number
 
-    def _describe(self, table: Table, partition: int) -> None:
+    def _describe(self, table: Table) -> None:
         """Write the card's descriptor."""
         write = self._registers.write
         write("TABLE_LAST_ROW", table.rows - 1)
@@ -253,7 +278,7 @@ class Tables:
             table.buffers[1], table.state_source) if table.state_source is not None else 0)
         write("TABLE_FORMAT", place(TableFormatBits.TYPE, Element[table.element.upper()])
               | place(TableFormatBits.STATE_BYTES, table.state_bytes))
-        write("TABLE_PARTITION", partition)
+        write("TABLE_PARTITION", table.partition)
         self._commit(table.number, TableCommitBits.VALID)
 
     def _drop(self, table: Table) -> None:

@@ -15,6 +15,7 @@ from torch import nn
 from ...contract.errors import Error
 from ...device import Device
 from ..features.configs import TableConfig, TableGroup, check_tables, group_tables, table_config
+from ..features.grouping import Grouping
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined
 from ..memory.slot_memory import memory_on
@@ -109,7 +110,8 @@ class HotEmbeddingBagCollection(nn.Module):
     Attributes
     ----------
     optimizer : RowOptimizer
-    tables : tuple of TableConfig
+    tables : list of TableConfig
+        `grow` replaces that of its table.
     embedding_bags, embeddings : NamedTables
         The tables by name, each with `weight` and `state` as in `table`, by TorchRec's two names.
     device : torch.device
@@ -156,7 +158,7 @@ class HotEmbeddingBagCollection(nn.Module):
         if not self.several_ranks:
             refuse_ranks("a HotEmbeddingBagCollection", "ShardedEmbeddingBagCollection")
         given = tuple(tables)
-        self.tables, self.mode = tuple(table_config(each) for each in given), mode
+        self.tables, self.mode = [table_config(each) for each in given], mode
         self._torchrec = TorchRecTables(self.tables, given)
         check_tables(self.tables)
         mapped = any(config.ids == "any" for config in self.tables)
@@ -377,6 +379,43 @@ class HotEmbeddingBagCollection(nn.Module):
         self.flush()
         return self.id_maps.changes(since)
 
+    def grow(self, name: str) -> int:
+        """Double the rows of a table with `ids="any"`, between a step and the next batch.
+
+        Ids keep their rows, and rows their slots. All tables with rows of its dim and dtype are
+        copied to other memory: take views of them again. Rows that begin later are drawn for the
+        larger table.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        int
+            Rows of the table.
+
+        Raises
+        ------
+        Error
+            The table cannot grow, a batch is in flight, or gradients are staged; nothing changed.
+        """
+        if self.id_maps is None or self.several_ranks:
+            raise Error("grow() is for tables with ids='any' of one process: there is none")
+        place, local = self.contents.locate(name)
+        group = self.store.groups[place]
+        number = group.numbers[local]
+        with self.lifecycle.moving(f"let table {name!r} grow"):
+            with (self.id_maps.growing(number) as rows,
+                  group.tables.growing(local, rows) as moved):
+                grouping = Grouping(self.store.groups)
+                config = replace(self.tables[number], num_embeddings=rows)
+                configs = (*group.configs[:local], config, *group.configs[local + 1:])
+                self.store.table_grew(place, *moved)  # what may fail comes before
+            self.layout.grouping = grouping
+            self.tables[number], group.configs = config, configs
+        return rows
+
     def observe(self, inputs: Any, offsets: Any = None, per_sample_weights: Any = None) -> None:
         """Let the device count the lookups of a batch that does not train."""
         self.store.observe(self.batches.request(
@@ -481,7 +520,8 @@ class HotEmbeddingBagCollection(nn.Module):
 
         The files of tables are on the disk then, and others may open them.
         """
-        self.lifecycle.close(self.saved.whole)
+        self.lifecycle.close(
+            self.saved.whole, None if self.id_maps is None else self.id_maps.save_files)
 
     def __enter__(self: Self) -> Self:
         return self

@@ -10,6 +10,7 @@ import torch
 
 from ...contract.errors import Error
 from ..features.configs import TableGroup
+from ..memory.table_file import TableFile
 from .lifecycle import Lifecycle
 from .rows_parameter import RowsParameter
 from .table_view import TableView
@@ -48,6 +49,11 @@ class TableContents:
         """Whether the table is in a file that existed."""
         group, local = self.locate(name)
         return self._groups[group].tables.has_contents(local)
+
+    def file(self, name: str) -> TableFile | None:
+        """File of a table, if it lies in one."""
+        group, local = self.locate(name)
+        return self._groups[group].tables.files[local]
 
     def assign(self, name: str, weights: torch.Tensor | None = None,
                state: torch.Tensor | None = None) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +17,11 @@ from ...contract.errors import Error
 from ...ids import IdMap, initial_rows
 from ..features.bags import Bags
 from ..features.configs import TableConfig
+from ..memory.table_file import TableFile
 from ..optim.interrupts import uninterrupted
-from ..store.base import Store
+from ..store.base import PendingBackward, Store
 from .contents import TableContents
+from .id_files import load_ids, save_ids
 
 KEPT = 16  # batches after its last lookup in which an id keeps its row, at least
 
@@ -129,17 +133,19 @@ class IdMaps:
         By the table's number.
     """
 
-    def __init__(self, tables: tuple[TableConfig, ...], seed: int, contents: TableContents,
+    def __init__(self, tables: Sequence[TableConfig], seed: int, contents: TableContents,
                  store: Store, initial: float) -> None:
         self._tables, self._contents = tables, contents
         self._store, self._initial_state = store, initial
         self.maps = {
             number: IdMap(config.num_embeddings, config.admission, config.expiry, seed + number)
             for number, config in enumerate(tables) if config.ids == "any"}
+        self._begin: dict[int, dict[int, int]] = {number: {} for number in self.maps}  # row: id
         self._planned: deque[PlannedIds] = deque()  # prefetched and not taken
         self._again: deque[PlannedIds] = deque()  # planned before, and not yet prefetched again
         self._trained = 0  # batches that a step has followed
-        self._begin: dict[int, dict[int, int]] = {number: {} for number in self.maps}  # row: id
+        self._pending: list[PendingBackward] = []  # of batches that were taken since a step
+        self._open_files()
 
     def find(self, bags: Bags) -> list[torch.Tensor | None]:
         """Rows of a batch that does not train, by feature; nothing is counted or admitted."""
@@ -203,11 +209,13 @@ class IdMaps:
             if rows:
                 self._write(number, rows)
 
-    def taken(self, bags: Bags, beginning: Mapping[int, list[int]]) -> None:
+    def taken(self, bags: Bags, beginning: Mapping[int, list[int]],
+              pending: PendingBackward) -> None:
         """A batch was taken, and rows have begun with it."""
         for number, rows in beginning.items():
             for row in rows:
                 del self._begin[number][row]
+        self._pending.append(pending)
         if self._recorded(bags.lookups):
             self._planned.popleft()
 
@@ -215,6 +223,24 @@ class IdMaps:
         """A step has followed all batches that were taken."""
         planned = next(iter(self.maps.values())).batch
         self._trained = planned - len(self._not_taken())
+        self._pending = [each for each in self._pending if not each.done]
+
+    @contextmanager
+    def growing(self, number: int) -> Iterator[int]:
+        """As `IdMap.growing`, of the table of that number: its rows.
+
+        Raises
+        ------
+        Error
+        """
+        name = self._tables[number].name
+        if number not in self.maps:
+            raise Error(f"table {name!r} has ids='rows': a table with ids='any' grows")
+        if self._planned or not all(each.done for each in self._pending):
+            raise Error(f"batches were prefetched or looked up and have not trained: end the "
+                        f"pipeline and step the optimizer to let table {name!r} grow")
+        with self.maps[number].growing() as rows:
+            yield rows
 
     def state(self) -> bytes:
         """All that the same future needs; batches that were prefetched get their rows again."""
@@ -250,13 +276,7 @@ class IdMaps:
             maps = {names[name]: IdMap.from_state(_arrays(parts))
                     for name, parts in given["maps"].items()}
             for number, each in maps.items():
-                config = self._tables[number]
-                for what, saved, here in (("rows", each.table_rows, config.num_embeddings),
-                                          ("admission", each.admission, config.admission),
-                                          ("expiry", each.expiry, config.expiry)):
-                    if saved != here:
-                        raise Error(f"table {config.name!r} has {what} {here}, and its map of ids "
-                                    f"was saved with {saved}: give the table the same")
+                _check_fits(self._tables[number], each)
             begin = {names[name]: rows for name, rows in given["begin"].items()}
             again = deque(PlannedIds(AnyIds(tuple(tables), counts, ids, 1, ()), rows)
                           for tables, counts, ids, rows in given["waiting"])
@@ -285,6 +305,39 @@ class IdMaps:
         except Error as error:
             messages.append(f"{key}: {error}")
             return None
+
+    def save_files(self) -> None:
+        """Save the maps of tables in files beside these."""
+        for number, file in self._files():
+            if file.owned:
+                save_ids(file, self.maps[number], self._begin[number])
+
+    def _files(self) -> Iterator[tuple[int, TableFile]]:
+        """Numbers and files of tables with ids that are in files."""
+        for number in self.maps:
+            file = self._contents.file(self._tables[number].name)
+            if file is not None:
+                yield number, file
+
+    def _open_files(self) -> None:
+        """Continue with the maps of tables in files that existed."""
+        found = {}
+        for number, file in self._files():
+            config = self._tables[number]
+            if file.complete:
+                self.maps[number], self._begin[number] = load_ids(file)
+                _check_fits(config, self.maps[number])
+                found[config.name] = self.maps[number].batch
+            elif file.filled:
+                warnings.warn(f"the ids of table {config.name!r} were not saved, because its file "
+                              f"was not closed: load the last checkpoint, or all ids begin again",
+                              stacklevel=5)
+        if len(set(found.values())) > 1:
+            raise Error(f"files of one collection end with one batch, and these with {found}: open "
+                        f"files that were closed together")
+        for each in self.maps.values() if found else ():
+            each.batch, each.completed = max(found.values()), 0
+        self.trained()
 
     def changes(self, since: int) -> dict[str, TableChanges]:
         """As `HotEmbeddingBagCollection.changes`; tables are up to date."""
@@ -383,6 +436,16 @@ class IdMaps:
         return torch.from_numpy(initial_rows(
             np.array([ids[row] for row in rows], np.uint64), config.embedding_dim,
             self.maps[number].seed, config.num_embeddings ** -0.5))
+
+
+def _check_fits(config: TableConfig, found: IdMap) -> None:
+    """Raise Error unless a saved map is one of the table's."""
+    for what, saved, here in (("rows", found.table_rows, config.num_embeddings),
+                              ("admission", found.admission, config.admission),
+                              ("expiry", found.expiry, config.expiry)):
+        if saved != here:
+            raise Error(f"table {config.name!r} has {what} {here}, and its map of ids was saved "
+                        f"with {saved}: give the table the same")
 
 
 def _arrays(parts: dict[str, torch.Tensor]) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from ...contract.errors import Error
 from ..optim.interrupts import uninterrupted
 from ..optim.staging import GradientStage
@@ -18,13 +21,42 @@ class Lifecycle:
     store : Store
     staging : GradientStage
         While it holds gradients, no batch is released.
+
+    Attributes
+    ----------
+    moves : int
+        Times that tables moved to other memory, which views of before do not show.
     """
 
     def __init__(self, store: Store, staging: GradientStage) -> None:
-        self._store, self._staging = store, staging
-        self._arrays = [array for group in store.groups for array in (
+        self._store, self._staging, self.moves = store, staging, 0
+        self._watch()
+
+    def _watch(self) -> None:
+        self._arrays = [array for group in self._store.groups for array in (
             group.tables.rows.array, group.tables.rows.side) if array is not None]
         self._versions: list[int] | None = None
+
+    @contextmanager
+    def moving(self, purpose: str) -> Iterator[None]:
+        """Tables move to other memory in this block, in which they are up to date.
+
+        Raises
+        ------
+        Error
+            A batch is in flight, or gradients are staged.
+        """
+        with uninterrupted(), self._staging.lock:
+            self.finish()
+            if not self._staging.empty:
+                raise Error(f"gradients are staged: call optimizer.step() or zero_grad(), to "
+                            f"{purpose}")
+            if self._store.window is not None:
+                self._store.window.need_idle(purpose)
+            self.flush()
+            yield
+            self.moves += 1
+            self._watch()
 
     @property
     def steps(self) -> int:
@@ -78,13 +110,17 @@ class Lifecycle:
         self._store.flush()
         self._store.reset()
 
-    def close(self, whole: bool) -> None:
+    def close(self, whole: bool, save: Callable[[], None] | None) -> None:
         """Write back, end the threads, and close a device that the store owns, and the tables;
-        their files are marked complete if they are `whole`, and the last step was."""
+        their files are marked complete if they are `whole`, and the last step was, and after
+        `save` has saved what belongs to them."""
         complete = False
         try:
             self._store.close()
-            complete = whole and not self._staging.split
+            if whole and not self._staging.split:
+                if save is not None:
+                    save()
+                complete = True
         finally:
             for group in self._store.groups:
                 group.tables.close(complete)

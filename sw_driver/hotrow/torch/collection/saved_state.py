@@ -40,7 +40,7 @@ class SavedState:
 
     def __init__(self, tables: Sequence[TableConfig], contents: TableContents,
                  shown: NamedTables, lifecycle: Lifecycle, cache: Cache) -> None:
-        self._tables = {config.name: config for config in tables}
+        self._tables = tables
         self._contents, self._shown, self._lifecycle = contents, shown, lifecycle
         self._cache, self.allow_fewer_rows, self.whole = cache, False, True
         self._messages: list[str] | None = None  # of the last load
@@ -62,10 +62,11 @@ class SavedState:
             self._messages, self._loaded = error_msgs, []
         found: dict[str, _Given] = {}
         messages: list[str] = []
+        tables = {config.name: config for config in self._tables}
         # "rows" is of no elements, where somebody adds all parameters.
         known = {prefix + "_extra_state", prefix + "rows"}
         for name, of_table in prefixes.items():
-            key, config = of_table + "weight", self._tables[name]
+            key, config = of_table + "weight", tables[name]
             known.add(key)
             given, shape = state_dict.get(key), [config.num_embeddings, config.embedding_dim]
             if given is None:
@@ -94,7 +95,7 @@ class SavedState:
     def row_states(self) -> dict[str, torch.Tensor]:
         """State of each table that has any, by name; contiguous."""
         self._lifecycle.flush()
-        states = {name: self._contents.table(name)[1] for name in self._tables}
+        states = {config.name: self._contents.table(config.name)[1] for config in self._tables}
         return {name: self._contents.contiguous(name, state) for name, state in states.items()
                 if state is not None}
 

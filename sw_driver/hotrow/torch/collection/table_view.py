@@ -21,7 +21,8 @@ class TableView(torch.Tensor):
     What would have no effect on the rows has one, or is refused: `data` counts writes,
     `requires_grad` freezes the rows, and a gradient that reaches the view, of a penalty on
     `weight`, is an error, as are its `grad` and its hooks. Copies, also by pickle, are plain
-    tensors. A view that was taken before a step shows the rows after it.
+    tensors. A view that was taken before a step shows the rows after it, and one that was taken
+    before a table grew is an error.
 
     A view of a table that is not contiguous may be a contiguous copy: its contents follow the
     table, writes reach the table, and writes into a part of it are an error.
@@ -30,6 +31,7 @@ class TableView(torch.Tensor):
     _rows: Any
     _copied: bool
     _owner: Any
+    _moves: int
     _source: Any
     _key: Any
 
@@ -59,6 +61,7 @@ class TableView(torch.Tensor):
         view._source, view._key = source, None if source is None else _key(owner, source)
         view._rows, view._copied = rows, copied
         view._owner = None if owner is None or copied else ref(owner)
+        view._moves = 0 if owner is None else owner.moves
         if trains:
             plain(_TENSOR.register_hook, (view, _refuse_gradient))
         return view
@@ -93,6 +96,9 @@ class TableView(torch.Tensor):
         owner = self._owner and self._owner()
         if owner is None:
             return
+        if owner.moves != self._moves:
+            raise Error("a table has grown since this view of its collection's rows was taken: "
+                        "take weight or table() again")
         owner.flush()
         if self._source is not None and self._key != _key(owner, self._source):
             self._key = _key(owner, self._source)
@@ -125,6 +131,7 @@ def _refuse_gradient(_: Any) -> None:
 def _data(view: Any) -> TableView:
     found = TableView.of(view, copied=view._copied)
     found._owner, found._source, found._key = view._owner, view._source, view._key
+    found._moves = view._moves
     return found
 
 

@@ -19,9 +19,9 @@ class TorchRecTables:
         The tables as the caller gave them.
     """
 
-    def __init__(self, tables: tuple[TableConfig, ...], given: Sequence[Any]) -> None:
+    def __init__(self, tables: Sequence[TableConfig], given: Sequence[Any]) -> None:
         self._tables = tables
-        self._configs: list[Any] | None = None if given == tables else list(given)
+        self._configs: list[Any] | None = None if [*given] == [*tables] else list(given)
 
     @property
     def draw(self) -> bool:
@@ -43,7 +43,7 @@ class TorchRecTables:
             raise Error("pooled tables are TorchRec's EmbeddingBagConfigs: call "
                         "embedding_bag_configs()")
         if self._configs is None:
-            self._configs = [torchrec_config(config) for config in self._tables]
+            return [torchrec_config(config) for config in self._tables]
         return self._configs
 
     def drawn(self, tables: Iterable[TableConfig] | None = None,

@@ -108,7 +108,7 @@ class TrainedBatches:
             else:
                 beginning = maps.beginning(request.source)
                 located, pending = store.take(request, partial(maps.begin, beginning))
-                maps.taken(request.source, beginning)
+                maps.taken(request.source, beginning, pending)
         self.count += 1
         return request, located, pending
 

@@ -43,7 +43,8 @@ class TableConfig:
         With "any", when an id loses its row; by default never.
     path : str or os.PathLike, optional
         File that holds the rows and the optimizer's state of each. A file that exists keeps its
-        rows; else it is made. By default the table is in memory.
+        rows; else it is made. With ids="any", `close` saves the ids of the rows beside it, in
+        path + ".ids". By default the table is in memory.
 
     Raises
     ------
@@ -84,9 +85,6 @@ class TableConfig:
             if not isinstance(given, (str, bytes, os.PathLike)) or "\0" in os.fsdecode(given):
                 raise Error(f"table {self.name!r}: path is the name of a file, not {given!r}")
             object.__setattr__(self, "path", os.fsdecode(given))
-            if self.ids != "rows":
-                raise Error(f"table {self.name!r}: a file holds rows and not the ids that have "
-                            f"them: leave path out, or ids={self.ids!r}")
         if "." in self.name:
             raise Error(f"the name {self.name!r} of a table may not hold a dot: it is part of the "
                         f"keys of state_dict()")

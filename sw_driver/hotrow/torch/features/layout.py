@@ -34,6 +34,8 @@ class FeatureLayout:
         Table and name of each feature.
     pooled : bool
         Whether bags are pooled.
+    grouping : Grouping
+        Another one once a table has grown.
 
     Raises
     ------
@@ -51,7 +53,7 @@ class FeatureLayout:
         self.features = [(number, name) for number, config in enumerate(configs)
                          for name in config.feature_names]
         self.pooled = configs[0].pooling != "none"
-        self._grouping = Grouping(groups)
+        self.grouping = Grouping(groups)
         self._dense_layouts: dict[_Batch, list[BagLayout]] = {}  # of the last dense batch
         self._dims = [config.embedding_dim for config in configs]
         self._mapped = {number for number, config in enumerate(configs) if config.ids == "any"}
@@ -80,17 +82,17 @@ class FeatureLayout:
         plain = bags if not self._mapped else bags.with_rows([
             torch.zeros(count, dtype=torch.int64) if table in self._mapped else None
             for table, count in zip(bags.tables, bags.counts, strict=True)])
-        request = self._grouping.request(plain, bags)
+        request = self.grouping.request(plain, bags)
         if request is None:
             plain = plain.bounded(self.configs, batch, self._bounds_check_mode)
-            request = self._grouping.request(plain, bags)
+            request = self.grouping.request(plain, bags)
         assert request is not None, "every id is a row of its table"
         return request
 
     def mapped(self, request: Request, rows: Sequence[torch.Tensor | None]) -> Request:
         """A Request with rows int64[n] of each feature of its source, None for those it has."""
         bags = request.bags.with_rows([rows[feature] for feature in request.order])
-        found = self._grouping.request(bags, request.source)
+        found = self.grouping.request(bags, request.source)
         assert found is not None, "a map gives rows of its table"
         return replace(found, order=request.order)
 

@@ -55,6 +55,8 @@ class TableFile:
     ----------
     filled : bool
         Whether the rows have contents.
+    complete : bool
+        Whether its rows were those of one step when it was opened.
     closed : bool
         Whether another process may have the file.
 
@@ -80,7 +82,7 @@ class TableFile:
         self._mapped: list[tuple[int, int]] = []  # address and bytes
         self._random = False  # as `expect`
         self._owns = False  # whether a file without contents may be removed
-        self._complete = False  # whether its rows were those of one step when it was opened
+        self.complete = False
         self._file = self._open()
         try:
             self._lock()
@@ -89,6 +91,11 @@ class TableFile:
         except BaseException:
             self.discard()
             raise
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process has the file."""
+        return not self.closed and os.getpid() == self._owner
 
     def map(self, rows: int, state: int | None = None) -> None:
         """Put the file's pages in place of memory that begins at addresses `rows` and `state`."""
@@ -133,7 +140,7 @@ class TableFile:
         complete : bool
             Whether the rows are those of one step.
         """
-        if self.closed or os.getpid() != self._owner:
+        if not self.owned:
             return
         self.closed = True
         try:
@@ -155,7 +162,7 @@ class TableFile:
             self.closed = True
             if not self.filled and self._owns:
                 os.unlink(self.path)
-            elif self._complete:
+            elif self.complete:
                 self._write_header(closed=True)
             self._release()
 
@@ -214,8 +221,8 @@ class TableFile:
                               f"cut or copied in part; copy it again, or load a checkpoint into "
                               f"another file")
         self.filled = True
-        self._complete = bool(found.get("closed"))
-        if not self._complete:
+        self.complete = bool(found.get("closed"))
+        if not self.complete:
             warnings.warn(f"the file {self.path} of table {self.table!r} was not closed by the "
                           f"process that trained it: its rows are of different steps. Load the "
                           f"last checkpoint, or go on with these rows", stacklevel=8)

@@ -3,7 +3,8 @@ array that all of them share."""
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,6 +73,7 @@ class EmbeddingTables:
                  paths: Sequence[str | os.PathLike[str] | None] = (), names: Sequence[str] = (),
                  optimizer: str = ""):
         self.cardinalities, self.dim = tuple(cardinalities), dim
+        self._initial_state = initial_state
         in_files = any(path is not None for path in paths)
         padded = self._padded(FILE_ALIGNMENT if in_files else ALIGNMENT)
         self.first = np.cumsum([0, *padded[:-1]])
@@ -180,11 +182,50 @@ class EmbeddingTables:
         for file in self._opened:
             file.discard()
 
+    @contextmanager
+    def growing(self, number: int, rows: int) -> Iterator[tuple[int, int]]:
+        """Give a table more rows, all in memory; an error in the block undoes it.
+
+        The arrays are others, and the tables after it have other flat rows. Rows that come are
+        zeros, with the state of rows that have not trained.
+
+        Yields
+        ------
+        (int, int)
+            Flat rows from the first number on have moved by the second.
+
+        Raises
+        ------
+        Error
+            Tables are in files.
+        """
+        if self.spans is not None:
+            raise Error("a table grows in memory, and it or others of its dim and dtype are in "
+                        "files: leave their paths out")
+        old, first, counts = self.rows, self.first, self.cardinalities
+        try:
+            self.cardinalities = (*counts[:number], rows, *counts[number + 1:])
+            padded = self._padded(ALIGNMENT)
+            self.first = np.cumsum([0, *padded[:-1]])
+            self.rows = self.kind.allocate(sum(padded))
+            for begin, source, count, room in zip(self.first, first, counts, padded, strict=True):
+                self.rows.put(slice(begin, begin + count),
+                              old.take(self.kind, slice(source, source + count)))
+                self.rows.array[begin + count:begin + room] = 0
+                if self.rows.state is not None and self._initial_state is not None:
+                    self.rows.state[begin + count:begin + room] = self._initial_state
+            more = len(self.rows) - len(old)
+            yield int(first[number] + padded[number]) - more, more
+        except BaseException:
+            self.rows, self.first, self.cardinalities = old, first, counts
+            raise
+
     def copy(self) -> "EmbeddingTables":
         """The same contents in arrays of their own."""
         twin = EmbeddingTables.__new__(EmbeddingTables)
         twin.cardinalities, twin.dim, twin.first = self.cardinalities, self.dim, self.first
         twin.kind, twin.rows = self.kind, self.kind.allocate(len(self.rows))
+        twin._initial_state = self._initial_state
         twin.files, twin.spans = [None] * len(self.files), None
         twin.rows.put(slice(None), self.rows)
         return twin

@@ -41,7 +41,7 @@ class SharedIdMaps(IdMaps):
     ranks : Ranks
     """
 
-    def __init__(self, tables: tuple[TableConfig, ...], seed: int, contents: TableContents,
+    def __init__(self, tables: Sequence[TableConfig], seed: int, contents: TableContents,
                  store: ShardedStore, initial: float, sharding: Sharding, ranks: Ranks) -> None:
         super().__init__(tables, seed, contents, store, initial)
         self._own_store, self._sharding, self._ranks = store.inner, sharding, ranks

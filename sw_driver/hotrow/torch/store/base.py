@@ -199,6 +199,11 @@ class Store(ABC):
         """The rows that the device counted most, after a right shift of all counts."""
         raise Error("a store without a device counts no rows")
 
+    def table_grew(self, group: int, end: int, more: int) -> None:
+        """Follow `EmbeddingTables.growing` of a group, while no batch is in flight and the tables
+        are up to date: flat rows from `end` on have moved by `more`."""
+        raise Error("tables of several processes do not grow")
+
     def device_table(self, number: int) -> int:
         """The device's number of a table of the collection."""
         raise Error("a store without a device has no tables there")

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -419,6 +420,13 @@ class CachedStore(Store):
             raise
         deliver(pending)
 
+    def table_grew(self, group: int, end: int, more: int) -> None:
+        self.window.need_idle("let a table grow")
+        memory = self.slot_map.register(group)  # which may be refused
+        with self.lock, self._moving_slots():
+            self.slot_map.replace(group, memory)
+            self.storages[group].shift(end, more, len(self.groups[group].tables.rows))
+
     def observe(self, request: Request) -> None:
         if request.bags.lookups:
             batch = request.bags.device_batch(self.slot_map.registered)
@@ -564,7 +572,7 @@ class CachedStore(Store):
             yield self.cold.close
         for table in self.slot_map.registered.values():
             yield partial(self.device.unregister_table, table)
-        for buffer in self.slot_map.buffers:
+        for buffer in chain.from_iterable(self.slot_map.buffers):
             yield partial(self.device.unregister, buffer)
 
     def _write_back(self, group: int, flat: torch.Tensor, slots: torch.Tensor,

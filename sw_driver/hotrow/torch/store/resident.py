@@ -46,6 +46,9 @@ class ResidentStore(Store):
         tables = self.groups[group].tables
         return tables.rows.take(tables.kind, flat)
 
+    def table_grew(self, group: int, end: int, more: int) -> None:
+        self._groupers[group] = Grouper(len(self.groups[group].tables.rows))
+
     def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
               finite: torch.Tensor | None = None) -> None:
         self.groups[group].tables.check_owner()

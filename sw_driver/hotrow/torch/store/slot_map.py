@@ -10,6 +10,7 @@ from ...contract.errors import Error
 from ...device import Device
 from ...kernels.copying import place_slots
 from ...kernels.listing import locate_rows, select_rows
+from ...memory.buffer import Buffer
 from ...operands.results import PlacedRows, RowList, Words
 from ...operands.table import Table
 from ..features.bags import Bags
@@ -28,8 +29,8 @@ class SlotMap:
 
     Attributes
     ----------
-    buffers : list of Buffer
-        Memory of the tables and their state: one or two per group.
+    buffers : list of list of Buffer
+        Memory of each group's tables, and of their state.
     registered : dict of int to Table
         By number of the collection's table.
     storages : list of SlotStorage
@@ -56,16 +57,13 @@ class SlotMap:
         if parts > geometry.directory_partitions:
             raise Error(f"{len(groups)} kinds of tables, {share} parts of the directory: this "
                         f"card's directory has {geometry.directory_partitions} parts")
-        self.groups, self.directory_slots = tuple(groups), geometry.slots
+        self._device, self.groups, self.directory_slots = device, tuple(groups), geometry.slots
         self._per_choice = geometry.slots // geometry.directory_choices
         self._part = self._per_choice // parts
         self.storages: list[SlotStorage] = []
         self.registered: dict[int, Table] = {}
         where = []
-        self.buffers = [device.register(array, on_card=True, name=f"{what} of {_named(group)}")
-                        for group in groups for what, array in (
-                            ("rows", group.tables.rows.array), ("state", group.tables.rows.side))
-                        if array is not None]
+        self.buffers = [self.register(index) for index in range(len(groups))]
         for index, group in enumerate(groups):
             for local, number in enumerate(group.numbers):
                 array, side = group.tables.device_arrays(local)
@@ -74,11 +72,8 @@ class SlotMap:
                 where.append((index, local))
             self.storages.append(SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind,
                                              len(group.tables.rows), memory))
-        self.table_sets = [device.table_set(self.registered[number] for number in group.numbers)
-                           for group in groups]
+        self._number_rows()
         self._group_of = np.array([index for index, _ in where], np.int32)
-        self._first = np.array([groups[index].tables.first[local] for index, local in where],
-                               np.int64)
         none = select_rows(np.empty(0, np.uint64), np.empty(0, np.uint32), self._group_of,
                            self._first, 0, self.directory_slots)
         self._none = ListedRows(none.flat, none.with_slot, none.without_slot), none.slots
@@ -88,6 +83,39 @@ class SlotMap:
         self.names = [group.configs[local].name for group in self.groups
                       for local in range(len(group.numbers))]
         self.slots = sum(storage.slots for storage in self.storages)
+
+    def register(self, number: int) -> list[Buffer]:
+        """Register the memory of a group's tables, and of their state."""
+        group, buffers = self.groups[number], []
+        rows = group.tables.rows
+        try:
+            for what, array in (("rows", rows.array), ("state", rows.side)):
+                if array is not None:
+                    buffers.append(self._device.register(
+                        array, on_card=True, name=f"{what} of {_named(group)}"))
+        except BaseException:
+            for buffer in buffers:
+                self._device.unregister(buffer)
+            raise
+        return buffers
+
+    def replace(self, number: int, buffers: list[Buffer]) -> None:
+        """Let the device use tables of a group in other memory, registered by `register`."""
+        group, before = self.groups[number], self.buffers[number]
+        self.buffers[number] = buffers
+        for local, table in enumerate(group.numbers):
+            array, side = group.tables.device_arrays(local)
+            self.registered[table] = self._device.replace_table(
+                self.registered[table], array, side)
+        for buffer in before:
+            self._device.unregister(buffer)
+        self._number_rows()
+
+    def _number_rows(self) -> None:
+        self.table_sets = [self._device.table_set(self.registered[number]
+                                                  for number in group.numbers)
+                           for group in self.groups]
+        self._first = np.concatenate([group.tables.first for group in self.groups])
 
     def listed(self, group: int, flat: torch.Tensor, distinct: bool = True) -> RowList:
         """Flat rows int64[n] of a group by the device's tables: RowList."""
