@@ -228,7 +228,7 @@ class IdMaps:
             maps = {names[name]: IdMap.from_state(_arrays(parts))
                     for name, parts in given["maps"].items()}
             for number, each in maps.items():
-                self._check(self._tables[number], each)
+                _check_fits(self._tables[number], each)
             begin = {names[name]: rows for name, rows in given["begin"].items()}
             again = deque(MappedBags(Bags(tuple(tables), ids, lengths), rows)
                           for tables, ids, lengths, rows in given["waiting"])
@@ -278,7 +278,7 @@ class IdMaps:
             config = self._tables[number]
             if file.complete:
                 self.maps[number], self._begin[number] = load_ids(file)
-                self._check(config, self.maps[number])
+                _check_fits(config, self.maps[number])
                 found[config.name] = self.maps[number].batch
             elif file.filled:
                 warnings.warn(f"the ids of table {config.name!r} were not saved, because its file "
@@ -290,16 +290,6 @@ class IdMaps:
         for each in self.maps.values() if found else ():
             each.batch, each.completed = max(found.values()), 0
         self.trained()
-
-    @staticmethod
-    def _check(config: TableConfig, found: IdMap) -> None:
-        """Raise Error unless a saved map is one of the table's."""
-        for what, saved, here in (("rows", found.table_rows, config.num_embeddings),
-                                  ("admission", found.admission, config.admission),
-                                  ("expiry", found.expiry, config.expiry)):
-            if saved != here:
-                raise Error(f"table {config.name!r} has {what} {here}, and its map of ids "
-                            f"was saved with {saved}: give the table the same")
 
     def changes(self, since: int) -> dict[str, TableChanges]:
         """As `HotEmbeddingBagCollection.changes`; tables are up to date."""
@@ -358,6 +348,16 @@ class IdMaps:
         return torch.from_numpy(initial_rows(
             np.array([ids[row] for row in rows], np.uint64), config.embedding_dim,
             self.maps[number].seed, config.num_embeddings ** -0.5))
+
+
+def _check_fits(config: TableConfig, found: IdMap) -> None:
+    """Raise Error unless a saved map is one of the table's."""
+    for what, saved, here in (("rows", found.table_rows, config.num_embeddings),
+                              ("admission", found.admission, config.admission),
+                              ("expiry", found.expiry, config.expiry)):
+        if saved != here:
+            raise Error(f"table {config.name!r} has {what} {here}, and its map of ids was saved "
+                        f"with {saved}: give the table the same")
 
 
 def _arrays(parts: dict[str, torch.Tensor]) -> dict[str, Any]:
