@@ -64,8 +64,8 @@ FAULTS = {
         "estimates are not halved": ("self._sketch >>= 1", "pass"),
         "the log lacks ids that expired": (
             "self.log.append(self.batch, EXPIRED, expired_ids, expired_rows)", "pass"),
-        "the log names another row": ("distinct[chosen], given)\n            return",
-                                      "distinct[chosen], given + 1)\n            return"),
+        "the log names another row": (
+            "ADMITTED, distinct[chosen], given)", "ADMITTED, distinct[chosen], given + 1)"),
         "a restart forgets estimates": ('made._sketch[:] = state["sketch"]', "pass"),
         "a restart forgets counts": ('("count", "counts"), ', ""),
         "a restart forgets ages": ('index.state[name][:fresh] = state[part]',

@@ -257,6 +257,21 @@ def test_gradients_of_many_batches_reach_the_ids_that_staged_them():
             embeddings.optimizer.step()
 
 
+def test_more_prefetched_batches_than_rows_are_kept_for_are_refused():
+    """Else rows would depend on how many are prefetched; the refused batch changes nothing."""
+    made = batches(8)
+    with collection() as embeddings, collection() as other:
+        for ids in made[:KEPT + 1]:
+            embeddings.prefetch(ids)
+        with pytest.raises(Error, match=r"'user' has an expiry, and no step has followed 17 batch"):
+            embeddings.prefetch(made[KEPT + 1])
+        assert train(embeddings, made[:KEPT + 1]).equal(train(other, made[:KEPT + 1]))
+        assert digest(embeddings) == digest(other)
+    with collection(given=[TableConfig("user", 900, DIM, ids="any")]) as embeddings:
+        for ids in made:
+            embeddings.prefetch(ids[:, :1])
+
+
 def test_exports_follow_the_table():
     made, export = batches(seed=9), {}
     with collection() as embeddings:

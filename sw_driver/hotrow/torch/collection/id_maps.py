@@ -156,6 +156,7 @@ class IdMaps:
         """Rows of a batch that will be taken, by feature."""
         with uninterrupted():
             ids = self._ids(bags)
+            self._check_window()
             return self._own(bags, self._plan(ids, bags).rows, ids.first)
 
     def take(self, bags: Bags) -> list[torch.Tensor | None]:
@@ -424,6 +425,14 @@ class IdMaps:
             for place, part in zip(places, found.split([len(part) for part in own]), strict=True):
                 rows[place] = part
         return rows
+
+    def _check_window(self) -> None:
+        """Raise Error if the rows of the next batch would depend on what is prefetched."""
+        for number, each in self.maps.items():
+            if each.expiry is not None and each.batch - self._trained > KEPT:
+                raise Error(f"table {self._tables[number].name!r} has an expiry, and no step has "
+                            f"followed {each.batch - self._trained} batches: an id keeps its row "
+                            f"for {KEPT}, so prefetch fewer, or step the optimizer more often")
 
     def _found(self, number: int, ids: torch.Tensor) -> torch.Tensor:
         rows = self.maps[number].find(ids.numpy())
