@@ -9,7 +9,6 @@ import torch
 from hotrow.contract.errors import Error
 from hotrow.ids import Expiry, LeastCount
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
-from hotrow.torch.collection import id_maps
 
 from tests.torch.test_id_maps import (
     DIM,
@@ -86,15 +85,13 @@ def test_a_card_over_a_link_has_the_grown_table():
 
 
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
-def test_a_grown_table_is_one_that_had_the_rows_from_the_start(mode, monkeypatch):
-    """Where the initial rows do not depend on the number of rows, and none expires."""
-    plain = id_maps.initial_rows
-    monkeypatch.setattr(id_maps, "initial_rows", lambda ids, dim, seed, bound: plain(
-        ids, dim, seed, 0.5))
+def test_a_grown_table_is_one_that_had_the_rows_from_the_start(mode):
+    """Where none expires. A row begins alike before and after the table has grown."""
     made = batches(seed=13)
     small, large = (collection(mode, "adagrad", [TableConfig("user", rows, DIM, ids="any")])
                     for rows in (ROWS, 2 * ROWS))
     with small, large:
+        large.id_maps.maps[0].first_rows = ROWS
         for each in (small, large):
             each.contents.assign("user", torch.full((1, DIM), 0.1))
         for number, ids in enumerate(each[:, :1] for each in made):

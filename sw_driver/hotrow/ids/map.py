@@ -81,6 +81,8 @@ class IdMap:
 
     Attributes
     ----------
+    first_rows : int
+        Rows of the table before it grew.
     batch, completed : int
         Batches that were planned, and that are done.
     default_lookups : int
@@ -108,7 +110,7 @@ class IdMap:
             raise Error(f"the cap of {expiry.cap} ids leaves no default row in {rows} rows: give "
                         f"it at least {expiry.cap + 1} rows")
         self.admission, self.expiry, self.threads = admission, expiry, threads
-        self.seed = seed & (1 << 64) - 1
+        self.seed, self.first_rows = seed & (1 << 64) - 1, rows
         self.batch, self.completed, self.default_lookups = 0, 0, 0
         self.log = EventLog()
         self._index, self._lock = id_index(rows, self.seed), threading.Lock()
@@ -246,7 +248,8 @@ class IdMap:
         """All that a map of the same future needs, as arrays."""
         with self._lock:
             index, fresh = self._index, self._index.fresh
-            settings = {"rows": self.table_rows, "seed": self.seed, "batch": self.batch,
+            settings = {"rows": self.table_rows, "first_rows": self.first_rows,
+                        "seed": self.seed, "batch": self.batch,
                         "first": self.log.first, "default_lookups": self.default_lookups,
                         "expiry": self.expiry and asdict(self.expiry),
                         "admission": self.admission and [type(self.admission).__name__,
@@ -275,6 +278,7 @@ class IdMap:
             index, fresh, free = made._index, len(state["ids"]), np.asarray(state["free"])
             made.batch = made.completed = settings["batch"]
             made.default_lookups = settings["default_lookups"]
+            made.first_rows = settings["first_rows"]
             for name, part in (("id", "ids"), ("count", "counts"), ("last", "last")):
                 index.state[name][:fresh] = state[part]
             index.free[:len(free)] = free

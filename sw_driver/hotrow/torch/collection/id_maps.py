@@ -441,10 +441,10 @@ class IdMaps:
         return torch.from_numpy(rows)
 
     def _initial(self, number: int, rows: list[int]) -> torch.Tensor:
-        config, ids = self._tables[number], self._begin[number]
+        known, ids = self.maps[number], self._begin[number]
         return torch.from_numpy(initial_rows(
-            np.array([ids[row] for row in rows], np.uint64), config.embedding_dim,
-            self.maps[number].seed, config.num_embeddings ** -0.5))
+            np.array([ids[row] for row in rows], np.uint64), self._tables[number].embedding_dim,
+            known.seed, known.first_rows ** -0.5))
 
 
 def _check_fits(config: TableConfig, found: IdMap) -> None:
