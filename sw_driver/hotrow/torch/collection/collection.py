@@ -383,8 +383,8 @@ class HotEmbeddingBagCollection(nn.Module):
         """Double the rows of a table with `ids="any"`, between a step and the next batch.
 
         Ids keep their rows, and rows their slots. All tables with rows of its dim and dtype are
-        copied to other memory: take views of them again. Rows that begin later are drawn for the
-        larger table.
+        copied to other memory: take views of them again. Ids that come later start with the values
+        that they had had before.
 
         Parameters
         ----------
