@@ -1,10 +1,11 @@
 """Hit rates, counted on the accesses of a trace, or on accesses drawn from a workload's shape.
 
 Generated accesses are ranks of a power law. Tables are independent, so one table of each kind
-(rows, lookups) is drawn and its counts multiplied; the hot set is the exact top of the law over all
-tables. Of a trace the golden model of the access counters learns the hot set on the first batches,
-which are not scored. If all rows fit, all are hot. The golden model of the splitter determines hits
-and misses.
+(rows, lookups) is drawn and its counts multiplied; of more than `DRAWN` accesses a batch the
+expected counts are computed, as drawing takes minutes. The hot set is the exact top of the law over
+all tables. Of a trace the golden model of the access counters learns the hot set on the first
+batches, which are not scored. If all rows fit, all are hot. The golden model of the splitter
+determines hits and misses.
 """
 
 from collections import Counter
@@ -21,6 +22,7 @@ from hotrow_sim.golden.lookup.splitter import split
 
 SCORED = 3  # batches that are scored
 GENERATED_LEARNING = 50  # batches of a generated trace, which has no end
+DRAWN = 2**20  # most accesses of a batch to a table that are drawn
 LEARNING_LIMIT = 200  # most batches of a trace to learn on
 COUNTER = PRESETS["alveo-u55c"]
 
@@ -75,14 +77,33 @@ def _of_law(kinds, batch, slope, hot_rows, window):
     rng = np.random.default_rng([0, batch, window])
     sums, popular = np.zeros(5), 1.0
     for (rows, lookups, whole), many in kinds:
-        sample = np.repeat(np.arange(batch), lookups)
-        drawn = [ranks(rng.random(batch * lookups), rows, slope) for _ in range(window + SCORED)]
         top = rows if whole else hot[rows, lookups, whole]
-        figures, share = _score(drawn, [sample] * len(drawn), batch, lambda row: row < top,
-                                lambda row: np.full(len(row), whole), window)
+        if batch * lookups > DRAWN:
+            figures, share = _expected(rows, lookups, batch, slope, top, whole, window)
+        else:
+            sample = np.repeat(np.arange(batch), lookups)
+            drawn = [ranks(rng.random(batch * lookups), rows, slope)
+                     for _ in range(window + SCORED)]
+            figures, share = _score(drawn, [sample] * len(drawn), batch, lambda row: row < top,
+                                    lambda row: np.full(len(row), whole), window)
         sums += many * figures
         popular *= share**many
     return _locality(sums, popular)
+
+
+def _expected(rows, lookups, batch, slope, top, whole, window):
+    """What `_score` counts, expected of independent accesses to one table; ranks of nearly equal
+    frequency are taken together."""
+    edges = np.unique(np.r_[np.arange(min(rows, 1000)), top, rows,
+                            np.geomspace(1, rows, 4000).astype(int)])
+    width, accesses = np.diff(edges), batch * lookups
+    weight = width * ((edges[:-1] + edges[1:] + 1) / 2) ** -slope
+    share = weight / weight.sum()
+    absent = np.exp(accesses * np.log1p(-np.minimum(share / width, 1 - 1e-12)))
+    distinct, cold = width * (1 - absent), edges[:-1] >= top
+    hits = share[~cold].sum()
+    return np.array([accesses, 0 if whole else distinct.sum(), accesses * hits,
+                     distinct[cold].sum(), (distinct * absent**window)[cold].sum()]), hits**lookups
 
 
 @lru_cache(maxsize=64)

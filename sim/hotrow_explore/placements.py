@@ -134,11 +134,13 @@ def gpu_tables(question):
 
 
 def gpu_rows(question):
-    """Rows of every table spread over the GPUs' memories, partial sums exchanged."""
+    """Rows of every table spread over the GPUs' memories; partial sums exchanged, or rows that are
+    not pooled."""
     question.need_gpu()
     m, work, gpus = question.machine, question.workload, question.system.gpus
     question._need("one GPU's memory", work.table_bytes / gpus, question.system.gpu_memory_gb)
-    return _on_gpus(m, 1 / gpus, work.pooled_bytes * gpus, work.tables)
+    sums = gpus if work.pooled else 1  # of each bag
+    return _on_gpus(m, 1 / gpus, work.pooled_bytes * sums, work.tables)
 
 
 def _on_gpus(m, busiest, octets, tables):
@@ -157,11 +159,12 @@ def hybrid(question):
     question.need_cache(0)
     m, work, held = question.machine, question.workload, len(question.whole)
     lookups = (1 - question.whole_share) * work.step_lookups
+    held_share = held / work.tables if work.pooled else question.whole_share
     unique = question.count(0).unique if m.system.rates else 0.0
     forward, update = m.host_embedding(lookups, unique=unique)
     parts = m.gpu_dense(tables=held) | m.all_reduce() | {
         "embedding": forward, "update": update, "host operators": m.host_launch(),
-        "link": 2 * m.link((1 - held / work.tables) * work.pooled_bytes)}
+        "link": 2 * m.link((1 - held_share) * work.pooled_bytes)}
     if held:
         parts |= m.replicas(question.whole_share) | {
             "GPU embedding": m.gpu_embedding(work.step_lookups - lookups)["embedding"]}
@@ -291,7 +294,10 @@ def prefetching_cache(question):
 
 def near_memory(question):
     """Tables in the card's own memory, which pools and updates every row: only pooled rows and
-    their gradients cross the link. Nothing of the next batch is pooled before the update."""
+    their gradients cross the link. Nothing of the next batch is pooled before the update.
+
+    Rows that are not pooled are bags of one row: each crosses the link, and so does its gradient.
+    """
     question.need_card()
     m, work, card = question.machine, question.workload, question.card
     question._need("the card's memory", work.table_bytes, card.memory_gb)

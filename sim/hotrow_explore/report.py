@@ -109,13 +109,15 @@ def verdict_markdown(records, card):
     """The map of verdicts: one line for a workload and system where the card or the compiled
     engine is the fastest, counts of the others."""
     kinds = [each["kind"] for record in records for each in record["by_free_cores"].values()]
+    misfits = sum(each["seconds"] is None for record in records
+                  for each in record["by_free_cores"].values())
     cores = list(records[0]["by_free_cores"])
     lines = ["# Card, software or neither", "",
              f"Of {len(kinds)} settings ({len(records)} pairs of workload and system, each with "
              f"{', '.join(cores[:-1])} and all cores free) a card ({card}) is at least 1.1 times "
              f"faster than everything without one in **{kinds.count('card')}**, hotrow's software "
              f"than everything else without a card in **{kinds.count('software')}**, and neither "
-             f"in {kinds.count('neither')}. " + NOTICE, "",
+             f"in {kinds.count('neither')}, of which {misfits} fit no placement. " + NOTICE, "",
              "| workload | system | " + " | ".join(
                  f"{each} cores free" for each in cores) + " | the card equals |",
              "|---|---|" + "---|" * (len(cores) + 1)]

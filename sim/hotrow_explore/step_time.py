@@ -59,11 +59,13 @@ class Machine:
     def flops(self, samples):
         """FLOPs of a training step, including the interaction."""
         work = self.work
+        samples = samples * work.positions
         products = sum(inputs * outputs for inputs, outputs in work.layers)
         return TRAINED * 2 * samples * (products + work.interaction_elements)
 
     def dense_bytes(self, samples):
         work = self.work
+        samples = samples * work.positions
         layers = sum(samples * (inputs + outputs) + inputs * outputs
                      for inputs, outputs in work.layers)
         return TRAINED * ELEMENT * (layers + samples * work.vectors * (work.dim + work.vectors))
@@ -173,7 +175,8 @@ class Machine:
         return self._collective(self.constants.all_reduce_us, octets * (gpus - 1) / gpus)
 
     def replicas(self, share=1.0):
-        """GPUs with copies of the hot rows exchange the pooled gradients of a share of lookups."""
+        """GPUs with copies of the hot rows exchange the dense part's gradients of a share of
+        lookups."""
         if self.system.gpus < 2:
             return {}
         return {"replicas": self.gather_all(share * self.work.pooled_bytes)}

@@ -28,6 +28,9 @@ class Workload:
         "dot" of all pairs of vectors, or "sum" of all vectors.
     trace : Trace or None
         Source of the accesses; None generates them.
+    pooled : bool
+        Each bag enters the dense part as one pooled row. False for sequences: all their rows enter
+        it, and its layers work on each of `positions`.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Workload:
     source: str = ""
     interaction: str = "dot"
     trace: object = None
+    pooled: bool = True
 
     def __post_init__(self):
         sizes = (*self.rows, *self.lookups, *self.bottom, *self.top, self.dim, self.batch)
@@ -71,9 +75,16 @@ class Workload:
         return self.batch * sum(self.lookups)
 
     @property
+    def positions(self):
+        """Positions of a sample in the dense part: one, or those of the longest sequence."""
+        return 1 if self.pooled else max(self.lookups)
+
+    @property
     def pooled_bytes(self):
-        """Bytes of all pooled embeddings of one step, one direction."""
-        return self.batch * self.tables * self.row_bytes
+        """Bytes of the embeddings that enter the dense part in one step, one direction: a row of
+        each bag, or of each lookup if the workload is not pooled."""
+        rows = self.batch * self.tables if self.pooled else self.step_lookups
+        return rows * self.row_bytes
 
     @property
     def layers(self):

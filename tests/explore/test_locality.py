@@ -43,6 +43,17 @@ def test_hot_ranks_are_the_top_of_the_law():
     assert locality.hot_ranks(rows, lookups, many, slope, 10**6).tolist() == rows
 
 
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("slope", [0.0, 0.9, 1.6])
+def test_expected_counts_are_those_of_draws(monkeypatch, slope, whole):
+    kinds = ((200_000, 2, False), 1), ((30_000, 5, whole), 1)
+    arguments = kinds, 40_000, slope, 1500, 3
+    drawn = locality._of_law.__wrapped__(*arguments)
+    monkeypatch.setattr(locality, "DRAWN", 0)
+    expected = locality._of_law.__wrapped__(*arguments)
+    assert vars(expected) == pytest.approx(vars(drawn), rel=0.03, abs=0.002)
+
+
 def test_a_larger_budget_hits_more():
     found = [locality.count(workload("criteo-kaggle"), hot) for hot in (10**3, 10**5, 10**7)]
     assert found[0].hit_rate < found[1].hit_rate < found[2].hit_rate

@@ -1,7 +1,7 @@
 """The step-time model against cases worked out by hand."""
 
 import pytest
-from hotrow_explore import constants, systems
+from hotrow_explore import cards, constants, systems
 from hotrow_explore.placements import PLACEMENTS, DoesNotFit, Question
 from hotrow_explore.step_time import StepTime
 from hotrow_explore.workloads import Workload
@@ -26,6 +26,25 @@ def test_sizes_of_a_workload():
     # Bottom 4-8-16; three vectors have three pairs, and 16 passed on: top 19-10-1.
     assert WORK.layers == [(4, 8), (8, 16), (19, 10), (10, 1)]
     assert WORK.parameters == 40 + 144 + 200 + 11
+
+
+def test_rows_that_are_not_pooled_cross_one_by_one():
+    """Every lookup's row enters the dense part, at the 3 positions of the longest sequence."""
+    work = WORK.changed(pooled=False)
+    assert work.pooled_bytes == 400 * 64 and work.positions == 3
+    machine, pooled = question(work=work).machine, question().machine
+    assert machine.flops(100) == pooled.flops(300)
+    assert machine.dense_bytes(100) > 2 * pooled.dense_bytes(100)
+    link = PLACEMENTS["hybrid"](question(work=work, link_us=0)).parts["link"]
+    assert link == pytest.approx(2 * 400 * 64 / 10e9)
+    # The first table, three of four lookups, is held by the trainer.
+    held = Question(work, SYSTEM, KNOWN.replaced(link_us=0), whole=frozenset({0}))
+    assert PLACEMENTS["hybrid"](held).parts["link"] == pytest.approx(2 * 100 * 64 / 10e9)
+    # A row lies on one GPU: no partial sums.
+    rows = PLACEMENTS["gpu-rows"](question(work=work)).parts["all-to-all"]
+    assert rows == pytest.approx(machine.exchange(8 * 400) + 2 * machine.exchange(400 * 64))
+    card = Question(work, SYSTEM, KNOWN.replaced(link_us=0), card=cards.find("alveo-u55c"))
+    assert PLACEMENTS["near-memory"](card).parts["link"] == pytest.approx(400 * 64 / 14.4e9)
 
 
 def test_flops_and_dense_bytes():
@@ -111,3 +130,5 @@ def test_every_system_and_workload_loads():
     assert len(systems.load()) >= 10 and len(workloads.load()) >= 7
     assert sum(workloads.find("criteo-kaggle").rows) == 33_762_577
     assert sum(workloads.find("criteo-1tb").rows) == 177_944_275
+    assert 8.7e6 < workloads.find("dlrm-v4").step_lookups < 12.6e6
+    assert workloads.find("dlrm-v4").table_bytes == pytest.approx(600e9, rel=0.001)
