@@ -135,14 +135,15 @@ class ManagedCollisions(Modulo):
             rows, torch.device("cpu"), DistanceLFU_EvictionPolicy(), eviction_interval=1)
 
     def step(self, ids):
-        rows, begin = self._rows(ids, True), self._module.evict()
+        rows, begin = self.rows_of(ids, True), self._module.evict()
         begin = NONE if begin is None else begin.numpy()
         return rows, begin, begin
 
     def find(self, ids):
-        return self._rows(ids, False)
+        return self.rows_of(ids, False)
 
-    def _rows(self, ids, training):
+    def rows_of(self, ids, training):
+        """Rows of ids, which are counted in training."""
         from torchrec import JaggedTensor
 
         given = JaggedTensor(torch.from_numpy(ids.view(np.int64)),

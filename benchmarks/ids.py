@@ -1,4 +1,5 @@
-"""Ids a second of one thread: a map of ids beside a bare lookup in an open hash table.
+"""Ids a second of one thread: a map of ids beside a bare lookup in an open hash table, and beside
+TorchRec's managed collisions, where TorchRec is installed.
 
     python -m benchmarks.ids --rows 1000000 --load 0.95
 """
@@ -13,6 +14,8 @@ import numpy as np
 import torch
 from hotrow.ids import IdMap
 from hotrow.kernels import compiler
+
+from .auc import ManagedCollisions
 
 _BATCH, _BATCHES, _REPEATS = 1 << 16, 16, 5
 
@@ -42,6 +45,19 @@ class BareTable:
         return rows
 
 
+def managed_collisions(rows, ids):
+    """The call of TorchRec's module that profiles and remaps ids, of which it has most; None
+    without TorchRec."""
+    try:
+        import torchrec  # noqa: F401
+    except ImportError:
+        return None
+    made = ManagedCollisions(0, rows)
+    for first in range(0, len(ids), _BATCH):
+        made.step(ids[first:first + _BATCH])
+    return lambda part: made.rows_of(part, True)
+
+
 def measure(rows, load, seed=0):
     """Millions of ids a second of one thread's processor time, by what was done.
 
@@ -57,7 +73,7 @@ def measure(rows, load, seed=0):
     -------
     dict of str to float
         "admit" of ids that come first; then medians over repeats of the same uniform and skewed
-        ids: "bare", "plan" and "find", which counts nothing.
+        ids: "bare", "plan", "find", which counts nothing, and "torchrec".
     """
     draw = np.random.default_rng(seed)
     ids = draw.integers(0, 1 << 64, max(1, int(load * (rows - 1))), np.uint64)
@@ -65,13 +81,15 @@ def measure(rows, load, seed=0):
     seconds = _seconds(mapped.plan, ids)
     figures = {"admit": len(ids) / seconds / 1e6}
     bare, times = BareTable(*mapped.items()), {}  # type: BareTable, dict
+    works = {"bare": bare.find, "plan": lambda part: mapped.plan(part).rows, "find": mapped.find,
+             "torchrec": managed_collisions(rows, ids)}
     for _ in range(_REPEATS):
         for shape, places in (("uniform", draw.random(_BATCH * _BATCHES) * len(ids)),
                               ("skewed", len(ids) ** draw.random(_BATCH * _BATCHES) - 1)):
             lookups = ids[places.astype(np.int64)]
-            for name, work in (("bare", bare.find), ("plan", lambda part: mapped.plan(part).rows),
-                               ("find", mapped.find)):
-                times.setdefault(f"{shape} {name}", []).append(_seconds(work, lookups))
+            for name, work in works.items():
+                if work is not None:
+                    times.setdefault(f"{shape} {name}", []).append(_seconds(work, lookups))
             assert (bare.find(lookups) == mapped.find(lookups)).all()
     return figures | {name: _BATCH * _BATCHES / statistics.median(taken) / 1e6
                       for name, taken in times.items()}
@@ -94,6 +112,7 @@ def main(arguments=None):
         parser.error("needs 2 rows or more and a load above 0, at most 1")
     if compiler.find_compiler() is None:
         parser.error("needs a C++ compiler: install g++ or clang++, or name one in CXX")
+    torch.set_num_threads(1)
     figures = measure(options.rows, options.load)
     for name, rate in figures.items():
         bare = figures.get(f"{name.split()[0]} bare")
