@@ -114,6 +114,10 @@ def test_changes_are_what_an_export_lacks():
     tested.log.forget(40)
     with pytest.raises(Error, match="begins after batch 40"):
         tested.changes(39)
+    with pytest.raises(Error, match=r"since batch 61 .* the last batch is 60"):
+        tested.changes(61)
+    whole = tested.changes(0)
+    assert dict(pairs(whole.ids, whole.rows)) == dict(pairs(*tested.items()))
 
 
 def test_an_initial_row_follows_from_seed_and_id():

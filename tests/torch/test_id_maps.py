@@ -328,3 +328,20 @@ def test_states_that_do_not_fit(state, message):
     with pytest.raises(RuntimeError, match=message):
         embeddings.load_state_dict(saved)
     assert digest(embeddings) == before
+
+
+@pytest.mark.parametrize("lacking", ["_extra_state", "embedding_bags.item.weight"])
+def test_rows_load_with_their_ids_or_not_at_all(lacking):
+    embeddings, other = collection("resident"), collection("resident", seed=6)
+    for each, seed in ((embeddings, 10), (other, 11)):
+        train(each, batches(seed, count=3))
+    saved, before = embeddings.state_dict(), digest(other)
+    del saved[lacking]
+    with pytest.raises(RuntimeError, match=f"{lacking} missing: rows of .* load together"):
+        other.load_state_dict(saved, strict=False)
+    other.load_state_dict({}, strict=False)
+    assert digest(other) == before
+    plain = [TableConfig(config.name, config.num_embeddings, DIM, feature_names=(
+        config.feature_names)) for config in tables()]
+    with pytest.raises(RuntimeError, match="Unexpected key.*_extra_state"):
+        collection("resident", given=plain).load_state_dict(embeddings.state_dict())

@@ -64,7 +64,7 @@ class EventLog:
         """
         if since < self.first:
             raise Error(f"the log begins after batch {self.first}, and events since batch {since} "
-                        f"are asked for: export the whole table instead")
+                        f"are asked for: export the whole table, since=0")
         parts = [part for part in self._parts if part["batch"][0] > since]
         return np.concatenate(parts) if parts else np.empty(0, EVENT)
 

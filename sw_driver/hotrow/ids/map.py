@@ -232,13 +232,19 @@ class IdMap:
     def changes(self, since: int) -> Changes:
         """Ids to write and ids to remove in an export that was made after batch `since`.
 
+        An export that begins, since batch 0, needs no log.
+
         Raises
         ------
         Error
-            The log has forgotten those batches.
+            The log has forgotten those batches, or this map has not planned batch `since`.
         """
         with self._lock:
-            events = self.log.events(since)
+            if since > self.batch:
+                raise Error(f"changes since batch {since} are asked for, and the last batch is "
+                            f"{self.batch}: after a return to an earlier state, export the whole "
+                            f"table, since=0")
+            events = self.log.events(since or self.log.first)
             removed = np.unique(events["id"][events["kind"] == EXPIRED])
             removed = removed[self._index.find(removed, 0, self.threads) == 0]
             ids, rows = self._items(since)

@@ -372,7 +372,8 @@ class HotEmbeddingBagCollection(nn.Module):
         Raises
         ------
         Error
-            No table has any ids, or the log has forgotten those batches.
+            No table has any ids, the log has forgotten those batches, or `since` is a batch to
+            come, of before a load.
         """
         if self.id_maps is None:
             raise Error("changes() is for tables with ids='any', and there is none")
@@ -483,10 +484,11 @@ class HotEmbeddingBagCollection(nn.Module):
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str,
                               local_metadata: Any, strict: bool, missing_keys: list[str],
                               unexpected_keys: list[str], error_msgs: list[str]) -> None:
+        prefixes = self._prefixes(prefix)
         maps = None if self.id_maps is None else self.id_maps.loading_saved(
-            prefix + "_extra_state", state_dict, missing_keys, error_msgs)
-        self.saved.load(self._prefixes(prefix), state_dict, prefix, strict, missing_keys,
-                        unexpected_keys, error_msgs, also=maps)
+            prefix + "_extra_state", prefixes, state_dict, missing_keys, error_msgs)
+        self.saved.load(prefixes, state_dict, prefix, strict, missing_keys, unexpected_keys,
+                        error_msgs, also=maps)
 
     def _prefixes(self, prefix: str) -> dict[str, str]:
         """The prefix of each table's keys in `state_dict`, as in TorchRec's two collections."""

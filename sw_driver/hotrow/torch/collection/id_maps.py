@@ -295,9 +295,18 @@ class IdMaps:
 
         return load
 
-    def loading_saved(self, key: str, state_dict: Mapping[str, Any], missing: list[str],
-                      messages: list[str]) -> Callable[[], None] | None:
-        """As `loading`, where `nn.Module` loads: what is missing or wrong goes into the lists."""
+    def loading_saved(self, key: str, prefixes: Mapping[str, str], state_dict: Mapping[str, Any],
+                      missing: list[str], messages: list[str]) -> Callable[[], None] | None:
+        """As `loading`, where `nn.Module` loads: what is missing or wrong goes into the lists.
+
+        Rows whose ids are unknown are wrong, and ids without their rows, also where `nn.Module`
+        takes what there is.
+        """
+        keys = [key, *(prefixes[self._tables[number].name] + "weight" for number in self.maps)]
+        lacking = [each for each in keys if each not in state_dict]
+        if lacking and len(lacking) < len(keys):
+            messages.append(f"{', '.join(lacking)} missing: rows of tables with ids='any' and "
+                            f"{key}, which has their ids, load together or not at all")
         if key not in state_dict:
             missing.append(key)
             return None

@@ -64,7 +64,9 @@ class SavedState:
         messages: list[str] = []
         tables = {config.name: config for config in self._tables}
         # "rows" is of no elements, where somebody adds all parameters.
-        known = {prefix + "_extra_state", prefix + "rows"}
+        known = {prefix + "rows"}
+        if any(config.ids == "any" for config in self._tables):
+            known.add(prefix + "_extra_state")
         for name, of_table in prefixes.items():
             key, config = of_table + "weight", tables[name]
             known.add(key)
