@@ -8,6 +8,7 @@ import pytest
 import torch
 from hotrow.contract.errors import Error
 from hotrow.ids import Expiry, initial_rows
+from hotrow.torch import TableConfig
 
 from tests.torch.test_id_maps import DIM, ROWS, RULES, batches, collection, digest, tables, train
 
@@ -94,3 +95,22 @@ def test_a_second_close_saves_no_ids(tmp_path):
     saved = (tmp_path / "user.ids").read_bytes()
     embeddings.close()
     assert (tmp_path / "user.ids").read_bytes() == saved
+
+
+@pytest.mark.parametrize("other", ["item", "earlier"])
+def test_ids_that_were_closed_with_other_rows_are_refused(other, tmp_path):
+    made, names = [ids[:, ::2] for ids in batches(seed=27, count=6)], ("user", "item")
+    given = [TableConfig(name, ROWS, DIM, ids="any", path=tmp_path / name) for name in names]
+    files = [tmp_path / f"{name}.ids" for name in names]
+    with collection(given=given) as embeddings:
+        train(embeddings, made)
+    earlier = [each.read_bytes() for each in files]
+    with pytest.raises(Error, match="was saved with"):  # which leaves the files as they were
+        collection(given=[given[0], replace(given[1], expiry=Expiry())])
+    with collection(given=given) as embeddings:
+        train(embeddings, made)
+    later = [each.read_bytes() for each in files]
+    for file, content in zip(files, later[::-1] if other == "item" else earlier, strict=True):
+        file.write_bytes(content)
+    with pytest.raises(Error, match=r"user.ids .* \(it was not closed with that of the table"):
+        collection(given=given)

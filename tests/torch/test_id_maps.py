@@ -343,5 +343,5 @@ def test_rows_load_with_their_ids_or_not_at_all(lacking):
     assert digest(other) == before
     plain = [TableConfig(config.name, config.num_embeddings, DIM, feature_names=(
         config.feature_names)) for config in tables()]
-    with pytest.raises(RuntimeError, match="Unexpected key.*_extra_state"):
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*_extra_state"):
         collection("resident", given=plain).load_state_dict(embeddings.state_dict())

@@ -16,7 +16,7 @@ def save_ids(table: TableFile, ids: IdMap, begin: dict[int, int]) -> None:
     path = table.path + ".ids"
     with open(path + ".part", "wb") as file:
         np.savez(file, **ids.state(), begin_rows=np.array([*begin], np.int64),  # type: ignore[arg-type]
-                 begin_ids=np.array([*begin.values()], np.uint64))
+                 begin_ids=np.array([*begin.values()], np.uint64), opening=np.array(table.opening))
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + ".part", path)
@@ -28,11 +28,13 @@ def load_ids(table: TableFile) -> tuple[IdMap, dict[int, int]]:
     Raises
     ------
     Error
-        There is no such file, or it is damaged.
+        There is no such file, it is damaged, or it was not written with the rows of the table.
     """
     path = table.path + ".ids"
     try:
         with np.load(path, allow_pickle=False) as saved:
+            if saved["opening"].item() != table.before:
+                raise Error("it was not closed with that of the table")
             begin = zip(saved["begin_rows"].tolist(), saved["begin_ids"].tolist(), strict=True)
             return IdMap.from_state(saved), dict(begin)
     except Exception as error:

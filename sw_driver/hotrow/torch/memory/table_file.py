@@ -59,6 +59,9 @@ class TableFile:
         Whether its rows were those of one step when it was opened.
     closed : bool
         Whether another process may have the file.
+    opening, before : str
+        Drawn for this opening, and for the one whose close completed the file: a file beside it
+        names the opening that wrote both.
 
     Raises
     ------
@@ -83,6 +86,7 @@ class TableFile:
         self._random = False  # as `expect`
         self._owns = False  # whether a file without contents may be removed
         self.complete = False
+        self.opening, self.before = os.urandom(8).hex(), ""
         self._file = self._open()
         try:
             self._lock()
@@ -163,6 +167,7 @@ class TableFile:
             if not self.filled and self._owns:
                 os.unlink(self.path)
             elif self.complete:
+                self.opening = self.before
                 self._write_header(closed=True)
             self._release()
 
@@ -221,7 +226,7 @@ class TableFile:
                               f"cut or copied in part; copy it again, or load a checkpoint into "
                               f"another file")
         self.filled = True
-        self.complete = bool(found.get("closed"))
+        self.complete, self.before = bool(found.get("closed")), found.get("opening", "")
         if not self.complete:
             warnings.warn(f"the file {self.path} of table {self.table!r} was not closed by the "
                           f"process that trained it: its rows are of different steps. Load the "
@@ -239,7 +244,8 @@ class TableFile:
                               ) from error
 
     def _write_header(self, closed: bool = False) -> None:
-        header = json.dumps({**self._header, "filled": self.filled, "closed": closed}) + "\n"
+        header = json.dumps({**self._header, "filled": self.filled, "closed": closed,
+                             "opening": self.opening}) + "\n"
         os.pwrite(self._file.fileno(), header.ljust(mmap.PAGESIZE).encode(), 0)
 
     def _error(self, what: str) -> Error:
