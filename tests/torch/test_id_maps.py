@@ -296,6 +296,8 @@ def test_exports_follow_the_table():
     (lambda: collection("hotline").parts().__next__(), "Call the collection"),
     (lambda: collection(given=[TableConfig("a", 9, 4)]).changes(), "there is none"),
     (lambda: collection(given=[TableConfig("a", 1, 4, ids="any")]), "needs 2 to"),
+    (lambda: collection("hotline").learn({"user": [3, 1 << 40]}), "1099511627776 is no row"),
+    (lambda: collection("hotline").learn({"user": [-5]}), "-5 is no row"),
 ])
 def test_what_is_refused(call, message):
     with pytest.raises(Error, match=message):

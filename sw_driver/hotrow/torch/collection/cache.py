@@ -99,9 +99,18 @@ def _first(lists: Sequence[tuple[int, NDArray[Any], NDArray[Any]]], limit: int) 
     lists : sequence of (int, integers [n], numbers [n])
         Number of a table, rows of it, and the rank of each.
     limit : int
+
+    Raises
+    ------
+    Error
+        A number is no row of any table.
     """
     table = np.concatenate([np.full(len(rows), number) for number, rows, _ in lists])
     row = np.concatenate([rows for _, rows, _ in lists])
     rank = np.concatenate([ranks for _, _, ranks in lists])
+    strange = row[row != row.astype(np.uint32)]
+    if strange.size:
+        raise Error(f"{strange[0]} is no row: hot rows are numbers of rows, also of tables with "
+                    f"ids='any', whose id_maps.maps[table's number].find(ids) has them")
     first = np.argsort(rank, kind="stable")[:limit]
     return RowList(table[first].astype(np.uint32), row[first].astype(np.uint32))
