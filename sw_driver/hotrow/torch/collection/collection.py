@@ -28,7 +28,8 @@ from .bag_calls import BagCalls
 from .cache import Cache
 from .contents import Contents, NamedTables, TableContents
 from .eager import outside_compile
-from .id_maps import IdMaps, TableChanges
+from .id_batches import TableChanges
+from .id_maps import IdMaps
 from .lifecycle import Lifecycle
 from .lookups import Lookups
 from .result_dtype import followed, unchanged

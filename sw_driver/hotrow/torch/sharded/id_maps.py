@@ -8,7 +8,8 @@ import torch
 
 from ...contract.errors import Error
 from ..collection.contents import TableContents
-from ..collection.id_maps import AnyIds, Assignment, IdMaps
+from ..collection.id_batches import AnyIds, Assignment
+from ..collection.id_maps import IdMaps
 from ..features.bags import Bags
 from ..features.configs import TableConfig
 from .ranks import Ranks

@@ -1,0 +1,92 @@
+"""Forms of batches of 64-bit ids: as they came, planned, written, and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..features.bags import Bags
+
+
+@dataclass(frozen=True, eq=False)
+class AnyIds:
+    """The ids of a batch that have a map, feature after feature, of all processes.
+
+    Attributes
+    ----------
+    tables : tuple of int
+        Of each such feature.
+    counts : list of int
+        Ids of each.
+    ids : int64[n]
+    lookups : int
+        Of the batch, in all tables.
+    first : list of int
+        Place among the ids of each feature at which those of this process begin.
+    """
+
+    tables: tuple[int, ...]
+    counts: list[int]
+    ids: torch.Tensor
+    lookups: int
+    first: Sequence[int]
+
+    def equals(self, other: AnyIds) -> bool:
+        """Whether other AnyIds get the same rows."""
+        return (self.tables == other.tables and self.counts == other.counts
+                and torch.equal(self.ids, other.ids))
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedIds:
+    """The ids of a batch, the rows int64[n] of each feature, and what this process looks up."""
+
+    source: AnyIds
+    rows: list[torch.Tensor]
+    bags: Bags | None = None
+
+
+class Assignment:
+    """A Rule whose step replaces rows by its gradients, and starts their state again."""
+
+    name, lr, plain = "assignment", 0.0, True
+    rounding_seed: int | None = None
+
+    def __init__(self, initial: float) -> None:
+        self.initial = initial
+
+    def update(self, weights: torch.Tensor, values: torch.Tensor,
+               state: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The rows, and the state of a row that has not trained."""
+        return values, None if state is None else torch.full_like(state, self.initial)
+
+    def rounded(self, weights: torch.Tensor, dtype: torch.dtype,
+                keys: torch.Tensor | None = None) -> torch.Tensor:
+        """The rows, which are then rounded to nearest."""
+        return weights
+
+
+@dataclass(frozen=True, eq=False)
+class TableChanges:
+    """Ids of a table to write into an export, and ids to remove from it.
+
+    Attributes
+    ----------
+    since, until : int
+        Batches: ask for the next changes since `until`.
+    ids, rows : int64[n]
+        Ids that were looked up, and their rows.
+    weights : [n, dim]
+        Of these rows.
+    removed : int64[r]
+        Ids that lost their row.
+    """
+
+    since: int
+    until: int
+    ids: torch.Tensor
+    rows: torch.Tensor
+    weights: torch.Tensor
+    removed: torch.Tensor
