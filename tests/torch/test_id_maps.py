@@ -12,6 +12,7 @@ from hotrow.contract.errors import Error
 from hotrow.ids import Expiry, IdMap, LeastCount, Probability, initial_rows
 from hotrow.torch import Adagrad, HotEmbeddingBagCollection, RowwiseAdagrad, TableConfig
 from hotrow.torch.collection.id_maps import KEPT
+from safetensors import safe_open
 
 ROWS, DIM, SAMPLES, BATCHES = 48, 4, 3, 60
 RULES = {"sgd": lambda: "sgd", "adagrad": lambda: Adagrad(0.1), "rowwise": lambda:
@@ -288,6 +289,27 @@ def test_exports_follow_the_table():
         assert sorted(whole.ids.tolist()) == sorted(export)
         for id_, weights in zip(whole.ids.tolist(), whole.weights, strict=True):
             assert torch.equal(export[id_], weights)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_exports_are_saved(tmp_path, dtype):
+    with collection(given=[TableConfig("user", ROWS, DIM, dtype=dtype, ids="any",
+                                       expiry=Expiry())]) as embeddings:
+        train(embeddings, [ids[:, :1] for ids in batches(seed=9)])
+        changes = embeddings.changes(since=40)["user"]
+    assert len(changes.ids) and len(changes.removed)
+    changes.save(tmp_path / "changes.npz")
+    changes.save(tmp_path / "changes.safetensors")
+    with np.load(tmp_path / "changes.npz", allow_pickle=False) as arrays, safe_open(
+            tmp_path / "changes.safetensors", "pt") as tensors:
+        assert tensors.metadata() == {"since": "40", "until": str(BATCHES)}
+        assert (arrays["since"], arrays["until"]) == (40, BATCHES)
+        for name in ("ids", "rows", "weights", "removed"):
+            expected = getattr(changes, name)
+            assert torch.equal(tensors.get_tensor(name), expected), name
+            assert torch.equal(torch.from_numpy(arrays[name]).to(expected.dtype), expected), name
+    with pytest.raises(Error, match=r"\.npz or \.safetensors, not '\.csv'"):
+        changes.save(tmp_path / "changes.csv")
 
 
 @pytest.mark.parametrize("call, message", [

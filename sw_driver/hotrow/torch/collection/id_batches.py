@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
 
+from ...contract.errors import Error
 from ..features.bags import Bags
 
 
@@ -90,3 +94,35 @@ class TableChanges:
     rows: torch.Tensor
     weights: torch.Tensor
     removed: torch.Tensor
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the tensors by their names, and `since` and `until`, to a file.
+
+        Parameters
+        ----------
+        path : path
+            With the suffix .npz a NumPy file, whose weights are float32 if they are bfloat16; with
+            .safetensors one of that format, with `since` and `until` in its metadata.
+
+        Raises
+        ------
+        Error
+            Another suffix, or safetensors is not installed.
+        """
+        tensors = {"ids": self.ids, "rows": self.rows, "weights": self.weights,
+                   "removed": self.removed}
+        match Path(path).suffix:
+            case ".npz":
+                arrays = {name: (each.float() if each.dtype == torch.bfloat16 else each).numpy()
+                          for name, each in tensors.items()}
+                np.savez(path, since=self.since, until=self.until, **arrays)
+            case ".safetensors":
+                try:
+                    from safetensors.torch import save_file
+                except ImportError as error:
+                    raise Error("a .safetensors file needs safetensors: pip install safetensors, "
+                                "or save a .npz file") from error
+                save_file({name: each.contiguous() for name, each in tensors.items()}, path,
+                          {"since": str(self.since), "until": str(self.until)})
+            case suffix:
+                raise Error(f"changes are saved as .npz or .safetensors, not {suffix!r}")
