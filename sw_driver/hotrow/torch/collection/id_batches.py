@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -113,8 +114,9 @@ class TableChanges:
                    "removed": self.removed}
         match Path(path).suffix:
             case ".npz":
-                arrays = {name: (each.float() if each.dtype == torch.bfloat16 else each).numpy()
-                          for name, each in tensors.items()}
+                arrays: dict[str, Any] = {
+                    name: (each.float() if each.dtype == torch.bfloat16 else each).numpy()
+                    for name, each in tensors.items()}
                 np.savez(path, since=self.since, until=self.until, **arrays)
             case ".safetensors":
                 try:
