@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
+ROOT = str(Path(__file__).parents[2])  # the scripts import modules of the tests
 SECONDS = 1200  # ample on a busy machine
 _OF_A_LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_",
                   "PET_", "GLOO_", "TORCH_DISABLE_SHARE_RDZV")
@@ -44,7 +46,8 @@ def torchrun(ranks, folder, script, *arguments, seconds=SECONDS):
         launcher = subprocess.Popen(
             command, stdout=file, stderr=subprocess.STDOUT,
             env={**kept, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
-                 "PYTHONFAULTHANDLER": "1"})
+                 "PYTHONFAULTHANDLER": "1", "PYTHONPATH": os.pathsep.join(
+                     filter(None, (ROOT, kept.get("PYTHONPATH"))))})
         try:
             ended = f"exit status {launcher.wait(seconds)}"
         except subprocess.TimeoutExpired:
