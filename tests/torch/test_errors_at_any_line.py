@@ -113,14 +113,19 @@ def compare(found, before, after, said, place):
     return all(new.values())
 
 
-def steps_fail(name, every):
-    """The places of errors in a step."""
-    places, optimizer = [], "sgd" if name == "pooled" else "adagrad"
+def around_the_last_step(optimizer):
+    """The weights of a run without errors, before and after its last step."""
     with opened("resident", optimizer=optimizer) as whole:
         train(whole, slice(STEPS - 1))
         before = weights(whole)
         train(whole, slice(STEPS - 1, None))
-        after = weights(whole)
+        return before, weights(whole)
+
+
+def steps_fail(name, every):
+    """The places of errors in a step."""
+    places, optimizer = [], "sgd" if name == "pooled" else "adagrad"
+    before, after = around_the_last_step(optimizer)
     for number, kind in numbers(every):
         with warnings.catch_warnings(), opened(
                 name, optimizer=optimizer) as collection:
@@ -156,11 +161,7 @@ def learns_fail(name, every):
     """The places of errors in learn(): no row changes, and a step that follows is right, or is
     refused with that error."""
     places, optimizer = [], "sgd" if name == "pooled" else "adagrad"
-    with opened("resident", optimizer=optimizer) as whole:
-        train(whole, slice(STEPS - 1))
-        before = weights(whole)
-        train(whole, slice(STEPS - 1, None))
-        after = weights(whole)
+    before, after = around_the_last_step(optimizer)
     ranked = {config.name: torch.arange(10, 30) for config in TABLES}  # 20 stay in hotline
     for number, kind in numbers(every):
         with warnings.catch_warnings(), opened(name, optimizer=optimizer) as collection:

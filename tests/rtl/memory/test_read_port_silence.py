@@ -11,6 +11,17 @@ from tests.rtl.memory.read_port_bench import BASE, TINY, Bench, idle, read
 from tests.support.benches.stream_bench import pulse
 
 
+
+async def stop_within_a_list(ctx, port, client):
+    """Request 4096 bytes of a memory that falls silent, and wait until the port stops."""
+    ctx.set(port.timeout, 30)
+    ctx.set(client.request.payload, {"address": BASE, "bytes": 4096})
+    ctx.set(client.request.valid, 1)
+    await ctx.tick().until(client.request.ready)
+    ctx.set(client.request.valid, 0)
+    await ctx.tick().until(port.stopped)
+
+
 class TestSilence:
     @pytest.mark.parametrize("accept", [False, True], ids=["nothing accepted", "requests accepted"])
     @pytest.mark.parametrize("first", [0, 16, 20, 34])
@@ -206,12 +217,7 @@ class TestRestart:
         words = []
 
         async def drive(ctx):
-            ctx.set(port.timeout, 30)
-            ctx.set(client.request.payload, {"address": BASE, "bytes": 4096})
-            ctx.set(client.request.valid, 1)
-            await ctx.tick().until(client.request.ready)
-            ctx.set(client.request.valid, 0)
-            await ctx.tick().until(port.stopped)
+            await stop_within_a_list(ctx, port, client)
             ctx.set(port.timeout, 0)
             await pulse(ctx, port.restart)
             ctx.set(client.request.payload, {"address": BASE + 256, "bytes": 16})
@@ -235,12 +241,7 @@ class TestRestart:
         lists = []
 
         async def drive(ctx):
-            ctx.set(port.timeout, 30)
-            ctx.set(client.request.payload, {"address": BASE, "bytes": 4096})
-            ctx.set(client.request.valid, 1)
-            await ctx.tick().until(client.request.ready)
-            ctx.set(client.request.valid, 0)
-            await ctx.tick().until(port.stopped)
+            await stop_within_a_list(ctx, port, client)
             for _ in range(2):
                 ctx.set(port.restart, 1)
                 assert ctx.get(port.stopped) and not ctx.get(port.idle)
