@@ -11,7 +11,6 @@ from tests.rtl.memory.read_port_bench import BASE, TINY, Bench, idle, read
 from tests.support.benches.stream_bench import pulse
 
 
-
 async def stop_within_a_list(ctx, port, client):
     """Request 4096 bytes of a memory that falls silent, and wait until the port stops."""
     ctx.set(port.timeout, 30)
