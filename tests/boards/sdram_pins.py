@@ -134,7 +134,8 @@ def connections(ports) -> dict:
     ports = [port for port in ports if port[1] not in ("clk", "rst")]
     core = [(re.sub(r"^dram__(read|write)__", "user_port_card_",
                     name.replace("dram__control__", "wb_ctrl_")), name)
-            for _, name in ports if name.startswith("dram__")]
+            for _, name in ports if name.startswith("dram__")
+            and not name.endswith(("cache", "prot"))]  # the controller has no attributes
     return {"wires": "\n".join(f"  wire {size}{name};" for size, name in ports),
             "memory": "".join(f",\n    .{name}({name})" for _, name in ports),
             "core": "".join(f",\n    .{pin}({name})" for pin, name in core)}
