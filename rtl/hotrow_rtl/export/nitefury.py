@@ -8,20 +8,13 @@ clock of the configuration's frequency; the crossing to the link's clock is in t
 import re
 from pathlib import Path
 
-from amaranth.hdl import Value
-
 from ..config import Config
-from ..emit.component import to_verilog
 from ..emit.litex_generator import GeneratorMissing, generate
-from ..emit.verilog import TOP_MODULE, emit
-from ..memory.axi import AXI4Read, AXI4Write
-from ..pcie.bridge import SOURCES, Bridge
-from .interfaces import CONTROL, buses
+from .pcie_card import CARD_MODULE, STATIC, STREAM, card_files, width
 
 PART = "xc7a200tfbg484-2"
-TIMEOUT_MS = 50  # of a read; the host may change its own, which this one does not follow
 _BAR_BYTES = 1 << 20  # in which the registers repeat
-_TOP, _PHY, _BRIDGE = "hotrow_nitefury", "pcie_phy", "hotrow_bridge"
+_TOP, _PHY = "hotrow_nitefury", "pcie_phy"
 _GENERATOR = Path(__file__).with_name("pcie_phy.py")
 MODULES = ("litepcie",)  # what the generator imports
 _FOLDER = "gateware/"
@@ -37,17 +30,14 @@ _LANES = len(_PINS["pcie_rx_p"])
 
 
 def nitefury_files(config: Config) -> dict[str, str]:
-    """`hotrow_nitefury.v`, `bridge.v`, `pcie_phy.v`, `build.tcl`, `card.xdc` and the core's
-    Verilog.
+    """`hotrow_nitefury.v`, `pcie_phy.v`, `build.tcl`, `card.xdc` and what `card_files` returns.
 
     Raises
     ------
     ValueError
         If LitePCIe is not installed, or the bus of the configuration is too wide for the link.
     """
-    if config.bus_bytes not in (8, 16):
-        raise ValueError(f"format 'nitefury' needs a bus of 8 or 16 bytes, and {config.name} has "
-                         f"{config.bus_bytes}: take another preset, or set bus_bytes")
+    card = card_files(config)
     try:
         made = generate([_GENERATOR, "--name", _PHY], MODULES, {
             "device": PART, "lanes": _LANES, "data_width": 8 * config.bus_bytes,
@@ -55,99 +45,45 @@ def nitefury_files(config: Config) -> dict[str, str]:
     except GeneratorMissing as missing:
         raise ValueError(f"format 'nitefury' needs LitePCIe's PHY, but {missing}: "
                          "pip install 'hotrow[litepcie]'") from missing
-    core, found = f"{config.name}.v", buses(config)
     return {
-        f"{_TOP}.v": _wrapper(config, found), "bridge.v": _bridge(found),
-        f"{_PHY}.v": made[f"{_FOLDER}{_PHY}.v"],
-        "build.tcl": _script(config, core, made[f"{_FOLDER}{_PHY}.tcl"]),
-        "card.xdc": _constraints(), core: emit(config)}
+        f"{_TOP}.v": _wrapper(config), f"{_PHY}.v": made[f"{_FOLDER}{_PHY}.v"],
+        "build.tcl": _script(config, card, made[f"{_FOLDER}{_PHY}.tcl"]),
+        "card.xdc": _constraints(), **card}
 
 
-def _bridge(found):
-    """Verilog of the bridge from the accelerator to the PHY, with the core's port names."""
-    masters = [bus for bus in found if bus.master]
-    readers, writers = ([bus for bus in masters if getattr(bus, half)]
-                        for half in ("reads", "writes"))
-    [control] = [bus for bus in found if bus.name == CONTROL]
-    bridge = Bridge([_signature(AXI4Read, bus, "ARID") for bus in readers],
-                    [_signature(AXI4Write, bus, "AWID") for bus in writers], control.address_bits)
-    names = {**{f"read_{n}": bus.name for n, bus in enumerate(readers)},
-             **{f"write_{n}": bus.name for n, bus in enumerate(writers)}, "registers": CONTROL}
-    ports = {"_".join([names.get(path[0], path[0]), *map(str, path[1:])]):
-             (Value.cast(value), None) for path, _, value in bridge.signature.flatten(bridge)}
-    return to_verilog(bridge, _BRIDGE, ports)
-
-
-def _signature(kind, bus, id_signal):
-    [bits] = [port.bits for port in bus.ports if port.signal == id_signal]
-    return kind(address_width=bus.address_bits, bus_bytes=bus.data_bits // 8, id_width=bits)
-
-
-def _wrapper(config, found):
-    """The top module: the PHY, the bridge and the accelerator."""
-    data = 8 * config.bus_bytes
-    dwords = range(config.bus_bytes // 4)
-    ports = [port for bus in found for port in bus.ports]
-    wires = "\n".join(f"  wire {_width(port.bits)}{port.name};" for port in ports)
-    same = [f".{port.name}({port.name})" for port in ports]
+def _wrapper(config):
+    """The top module: the PHY and the card."""
     pins = ",\n".join(
         f"  {'output' if 'tx' in name or 'clkreq' in name else 'input'} wire "
-        f"{_width(len(places))}{name}" for name, places in _PINS.items())
-    phy = [f".{name}({name})" for name in _PINS if "clkreq" not in name]
-    phy += [f".{way}_{name}({way}_{name})" for way in ("sink", "source")
-            for name in ("dat", "be", "last", "valid", "ready")]
-    constant = {"credits": f"{len(SOURCES)}'d{(1 << len(SOURCES)) - 1}",
-                "timeout": f"32'd{1000 * config.clock_mhz * TIMEOUT_MS}", "interrupt": "1'b0",
-                "msi_enable": "1'b0", "msi_address": "64'd0", "msi_data": "16'd0",
-                "restart": "1'b0", "clear_error": "1'b0", "error": ""}
-    bridge = [f".{name}({value})" for name, value in constant.items()]
-    sent = ", ".join(f"{{4{{sent[{data + lane}]}}}}" for lane in reversed(dwords))
-    kept = ", ".join(f"source_be[{4 * lane}]" for lane in reversed(dwords))
+        f"{width(len(places))}{name}" for name, places in _PINS.items())
+    bits = {"dat": 8 * config.bus_bytes, "be": config.bus_bytes}
+    both = {"clk": 1, "rst": 1, "interrupt": 1, **dict.fromkeys(STATIC, 16), **{
+        f"{way}_{name}": bits.get(name, 1) for way in ("sink", "source") for name in STREAM}}
+    wires = "\n".join(f"  wire {width(bits)}{name};" for name, bits in both.items())
     joined = ",\n    "
+    same = joined.join(f".{name}({name})" for name in both)
+    phy = joined.join(f".{name}({name})" for name in _PINS if "clkreq" not in name)
     return f"""\
 // hotrow on a NiteFury II: written by `hotrow generate --format nitefury`.
 module {_TOP} (
 {pins}
 );
   assign pcie_clkreq_n = 1'b0;
-  wire clk, rst, interrupt;
-  wire [15:0] identity, max_read_bytes, max_payload_bytes;
-  wire [{data - 1}:0] sink_dat, source_dat;
-  wire [{config.bus_bytes - 1}:0] sink_be, source_be;
-  wire sink_last, sink_valid, sink_ready, source_last, source_valid, source_ready;
-  // A beat: its data, a bit for each double word, whether it is the last one.
-  wire [{data + len(dwords)}:0] sent;
-  wire [{data + len(dwords)}:0] received = {{source_last, {kept}, source_dat}};
-  assign sink_dat = sent[{data - 1}:0];
-  assign sink_be = {{{sent}}};
-  assign sink_last = sent[{data + len(dwords)}];
 {wires}
   {_PHY} pcie (
-    .clk(clk), .rst(rst), .interrupt(interrupt), .id(identity),
-    .max_request_size(max_read_bytes), .max_payload_size(max_payload_bytes),
-    {joined.join(phy)});
-  {_BRIDGE} bridge (
-    .clk(clk), .rst(rst), .identity(identity),
-    .max_read_bytes(max_read_bytes), .max_payload_bytes(max_payload_bytes),
-    .sent_payload(sent), .sent_valid(sink_valid), .sent_ready(sink_ready),
-    .received_payload(received), .received_valid(source_valid), .received_ready(source_ready),
-    {joined.join(bridge + same)});
-  {TOP_MODULE} core (
-    .clk(clk), .rst(rst), .interrupt(interrupt),
-    {joined.join(same)});
+    {phy},
+    {same});
+  {CARD_MODULE} card (
+    {same});
 endmodule
 """
 
 
-def _width(bits):
-    return f"[{bits - 1}:0] " if bits > 1 else ""
-
-
-def _script(config, core, generated):
+def _script(config, card, generated):
     """The build script; the settings of the PCIe hard block are LitePCIe's."""
     hard_block = re.search(r"^create_ip .*?^synth_ip \$obj$", generated, re.M | re.S)[0]
     sources = " ".join(f"[file join $here {name}]" for name in (
-        f"{_TOP}.v", "bridge.v", f"{_PHY}.v", core))
+        f"{_TOP}.v", f"{_PHY}.v", *card))
     return f"""\
 # The bitstream of hotrow, configuration {config.name}, for a NiteFury II or Acorn CLE-215+.
 #   vivado -mode batch -source build.tcl -tclargs ?part?

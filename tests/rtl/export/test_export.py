@@ -12,7 +12,7 @@ from hotrow_rtl import cli
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.registers import REGISTERS
 from hotrow_rtl.emit import litex_generator as litex_core
-from hotrow_rtl.export import FILES, ipxact, nitefury, vivado, xrt
+from hotrow_rtl.export import FILES, ipxact, nitefury, pcie_card, vivado, xrt
 from hotrow_rtl.export.interfaces import buses
 from hotrow_rtl.mover.addressing.port_interleave import row_port
 
@@ -32,7 +32,7 @@ PORT = re.compile(r"^\s*(input|output) (?:wire |reg )?(?:\[(\d+):0\] )?(\w+)", r
 def core(monkeypatch):
     """The core's ports in place of its Verilog."""
     text = core_ports()
-    for module in (ipxact, nitefury, vivado, xrt):
+    for module in (ipxact, pcie_card, vivado, xrt):
         monkeypatch.setattr(module, "emit", lambda config: text)
     return text
 
@@ -189,10 +189,11 @@ def test_nitefury(core, tmp_path):
     assert len({place for place, _ in placed}) == len(placed) == sum(bits for *_, bits in pins)
     assert {name for _, name in placed} == {name for name, *_ in pins}
     bridge = ports_of(files["bridge.v"], "hotrow_bridge")
-    for module, ports in (("pcie_phy", phy), ("hotrow_bridge", bridge),
-                          ("hotrow", ports_of(core, "hotrow"))):
-        instance = re.search(rf"^  {module} \w+ \((.*?)\);", files["hotrow_nitefury.v"],
-                             re.M | re.S)[1]
+    for file, module, ports in (
+            ("hotrow_nitefury.v", "pcie_phy", phy),
+            ("hotrow_nitefury.v", "hotrow_card", ports_of(files["card.v"], "hotrow_card")),
+            ("card.v", "hotrow_bridge", bridge), ("card.v", "hotrow", ports_of(core, "hotrow"))):
+        instance = re.search(rf"^  {module} \w+ \((.*?)\);", files[file], re.M | re.S)[1]
         assert sorted(re.findall(r"\.(\w+)\(", instance)) == sorted(name for name, *_ in ports)
     core_side = {(port.name, "input" if port.output else "output", port.bits)
                  for bus in buses(TINY) for port in bus.ports}
@@ -208,7 +209,7 @@ def test_nitefury(core, tmp_path):
     iverilog = shutil.which("iverilog")
     if not iverilog:
         pytest.skip("iverilog is not installed")
-    design = files["hotrow_nitefury.v"] + stub("hotrow_bridge", bridge) + stub("pcie_phy", phy)
+    design = files["hotrow_nitefury.v"] + files["card.v"] + stub("hotrow_bridge", bridge) + stub("pcie_phy", phy)
 
     def said(text):
         (tmp_path / "card.v").write_text(text)
