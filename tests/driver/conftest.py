@@ -14,16 +14,16 @@ from hotrow.transports.link import transport as link_transport
 
 from tests.boards.simulated_board import ECP5, PATIENCE, open_board
 from tests.boards.simulated_network import open_board as open_network_board
-from tests.driver.links import declared_transports, model_card
+from tests.driver.links import WHOLE_CARD, declared_transports, model_card
 from tests.support.link.serial_card import SerialCard
 
 ROWS = (40, 7, 23)  # of three tables
 DIM = 8
 STAGING_SHARE = 2048  # pieces of 2 KB on a simulated board
 BOARDS = "board", "network"  # simulated boards, at a serial line and in a network
-CARDS = "model", "cpu", "sim", "sim-ecp5", "network"
+CARDS = "model", "cpu", "sim", "sim-ecp5", "pcie", "network"
 MARKS = {"sim": [pytest.mark.slow]} | {
-    kind: [pytest.mark.slow, pytest.mark.long] for kind in (*BOARDS, "sim-ecp5")}
+    kind: [pytest.mark.slow, pytest.mark.long] for kind in (*BOARDS, "sim-ecp5", "pcie")}
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items):
 def pytest_generate_tests(metafunc):
     """Run the tests of a module over its `CARDS` of cards.
 
-    "uart" is the model at a serial line, "network" the RTL of a board in a network. "board", the
+    "pcie" is the RTL behind its bridge, "uart" the model at a serial line, "network" the RTL of a board in a network. "board", the
     RTL of one at a serial line, differs in its link alone, so that one module of tests suffices.
     The cards are of preset tiny, but "sim-ecp5".
     """
@@ -62,13 +62,16 @@ def line_to(kind, config=ECP5):
     """The specification of a transport to a card of that kind; a link has a card of its own, a
     simulated board one of `config`."""
     missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
-    if kind.startswith("sim") and missing:
+    if kind.startswith(("sim", "pcie")) and missing:
         pytest.skip(f"the transport sim needs {', '.join(missing)}")
     if kind in ("model", "cpu", "sim", "sim-ecp5"):
         yield kind.split("-")[0]
         return
     with pytest.MonkeyPatch.context() as patch:
         declared_transports(patch)
+        if kind == "pcie":
+            yield WHOLE_CARD
+            return
         for line in (serial_line, udp):
             patch.setattr(line, "_PATIENCE", PATIENCE)
         patch.setattr(link_transport, "_STAGING_SHARE", STAGING_SHARE)

@@ -10,16 +10,20 @@ from hotrow_rtl.config import preset
 from hotrow_sim.link.model_card import ModelCard
 
 ROOT = Path(__file__).parents[2]
+WHOLE_CARD = "whole-card"  # transport to an accelerator behind its PCI Express bridge
 COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES}
 
 
 def declared_transports(monkeypatch):
-    """Let the driver find the transports that pyproject.toml declares, installed or not."""
+    """Let the driver find the transports that pyproject.toml declares, installed or not, and the
+    simulated card on PCI Express."""
     from hotrow.memory import transport
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     monkeypatch.setattr(transport, "entry_points", lambda group: [
-        EntryPoint(name, value, group) for name, value in project["entry-points"][group].items()])
+        EntryPoint(name, value, group) for name, value in (
+            *project["entry-points"][group].items(),
+            (WHOLE_CARD, "tests.support.pcie.whole_card:open_transport"))])
 
 
 class RoughChannel:

@@ -10,7 +10,7 @@ from hotrow.contract.records import COMPLETION
 
 from tests.driver.conftest import picked, random_ids, usable
 
-CARDS = "model", "cpu", "sim", "uart", "network"
+CARDS = "model", "cpu", "sim", "pcie", "uart", "network"
 
 
 def lose_rings(device, queue):

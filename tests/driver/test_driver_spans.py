@@ -8,7 +8,7 @@ from hotrow.contract.generated import Opcode
 
 from tests.driver.conftest import raw, usable
 
-CARDS = "model", "cpu", "sim", "uart", "network"
+CARDS = "model", "cpu", "sim", "pcie", "uart", "network"
 
 
 def random_bytes(size, seed):

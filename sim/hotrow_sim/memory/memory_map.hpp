@@ -15,8 +15,12 @@ enum Response : uint8_t { OKAY = 0, SLVERR = 2, DECERR = 3 };
 
 constexpr uint8_t POISON = 0xA5;  // read at unmapped addresses and with every fault
 
-// Ranges of device addresses, each backed by host memory that its owner keeps alive until `unmap`.
-// All ports of a model share it. An access outside every range responds DECERR without effect.
+// Accesses to memory of another process; they return 0 if it refuses.
+using RemoteRead = int (*)(uint64_t address, uint64_t size, uint8_t* to);
+using RemoteWrite = int (*)(uint64_t address, uint64_t size, const uint8_t* from);
+
+// Ranges of device addresses, each backed by host memory that its owner keeps alive until `unmap`,
+// or by another process. All ports of a model share it. An access outside every range responds DECERR without effect.
 class MemoryMap {
  public:
   MemoryMap() = default;
@@ -27,16 +31,10 @@ class MemoryMap {
 
   // Returns false without effect if the range is empty, wraps or overlaps another.
   bool map(uint64_t base, uint64_t size, uint8_t* host, bool writable) {
-    if (size == 0 || base + (size - 1) < base) return false;
-    auto above = ranges_.lower_bound(base);
-    if (above != ranges_.end() && above->first - base < size) return false;
-    if (above != ranges_.begin()) {
-      auto below = std::prev(above);
-      if (base - below->first < below->second.size) return false;
-    }
-    ranges_[base] = Range{base, size, host, writable};
-    recent_ = nullptr;
-    return true;
+    return map(Range{base, size, host, writable});
+  }
+  bool map(uint64_t base, uint64_t size, RemoteRead read, RemoteWrite write, bool writable) {
+    return map(Range{base, size, nullptr, writable, read, write});
   }
 
   // Returns false if no range starts at `base`.
@@ -49,15 +47,13 @@ class MemoryMap {
   // range need not be bus words.
   Response read(uint64_t address, uint32_t size, uint8_t* to) {
     Range* range = find(address);
-    if (range && range->size - (address - range->base) >= size) {
-      std::memcpy(to, range->host + (address - range->base), size);
-      return OKAY;
-    }
+    if (range && range->size - (address - range->base) >= size)
+      return range->load(address, size, to) ? OKAY : DECERR;
     bool any = false;
     for (uint32_t i = 0; i < size; ++i) {
       range = find(address + i);
-      to[i] = range ? range->host[address + i - range->base] : POISON;
-      any |= range != nullptr;
+      to[i] = POISON;
+      any |= range != nullptr && range->load(address + i, 1, to + i);
     }
     return any ? OKAY : DECERR;
   }
@@ -67,10 +63,8 @@ class MemoryMap {
     const uint64_t full = ~uint64_t(0) >> (64 - size);
     Range* range = find(address);
     if ((strobe & full) == full && range && range->writable &&
-        range->size - (address - range->base) >= size) {
-      std::memcpy(range->host + (address - range->base), from, size);
-      return OKAY;
-    }
+        range->size - (address - range->base) >= size)
+      return range->store(address, size, from) ? OKAY : DECERR;
     for (uint32_t i = 0; i < size; ++i) {
       if (!(strobe >> i & 1)) continue;
       range = find(address + i);
@@ -78,9 +72,7 @@ class MemoryMap {
       if (!range->writable) return SLVERR;
     }
     for (uint32_t i = 0; i < size; ++i) {
-      if (!(strobe >> i & 1)) continue;
-      range = find(address + i);
-      range->host[address + i - range->base] = from[i];
+      if (strobe >> i & 1 && !find(address + i)->store(address + i, 1, from + i)) return DECERR;
     }
     return OKAY;
   }
@@ -88,9 +80,36 @@ class MemoryMap {
  private:
   struct Range {
     uint64_t base, size;
-    uint8_t* host;
+    uint8_t* host;  // null for memory of another process
     bool writable;
+    RemoteRead read = nullptr;
+    RemoteWrite write = nullptr;
+
+    bool load(uint64_t address, uint64_t count, uint8_t* to) const {
+      if (!host) return read(address, count, to);
+      std::memcpy(to, host + (address - base), count);
+      return true;
+    }
+    bool store(uint64_t address, uint64_t count, const uint8_t* from) {
+      if (!host) return write(address, count, from);
+      std::memcpy(host + (address - base), from, count);
+      return true;
+    }
   };
+
+  bool map(const Range& range) {
+    const uint64_t base = range.base, size = range.size;
+    if (size == 0 || base + (size - 1) < base) return false;
+    auto above = ranges_.lower_bound(base);
+    if (above != ranges_.end() && above->first - base < size) return false;
+    if (above != ranges_.begin()) {
+      auto below = std::prev(above);
+      if (base - below->first < below->second.size) return false;
+    }
+    ranges_[base] = range;
+    recent_ = nullptr;
+    return true;
+  }
 
   Range* find(uint64_t address) {
     if (recent_ && address - recent_->base < recent_->size) return recent_;

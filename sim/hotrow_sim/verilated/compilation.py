@@ -85,7 +85,7 @@ def _counted(verilog):
                   r"/*verilator coverage_off*/\g<0>/*verilator coverage_on*/", verilog)
 
 
-def model_library(name, top, verilog, harness) -> Path:
+def model_library(name, top, verilog, harness, headers=()) -> Path:
     """Path of the library of any module with a harness of its own, which includes `V<top>.h`.
 
     Parameters
@@ -96,6 +96,8 @@ def model_library(name, top, verilog, harness) -> Path:
         Module name.
     verilog : str
     harness : Path
+    headers : sequence of Path
+        Files of other folders that the harness includes.
 
     Raises
     ------
@@ -112,7 +114,7 @@ def model_library(name, top, verilog, harness) -> Path:
             _compile(sources, harness, (), folder, library, verilator, command, progress)
         progress.done()
 
-    sources = (harness, *sorted(harness.parent.glob("*.hpp")))
+    sources = (harness, *sorted(harness.parent.glob("*.hpp")), *headers)
     return cached_file(name, (verilog, verilator.version, command, FLAGS, *sources), build)
 
 
