@@ -11,6 +11,7 @@ from hotrow_sim.link.model_card import ModelCard
 
 ROOT = Path(__file__).parents[2]
 WHOLE_CARD = "whole-card"  # transport to an accelerator behind its PCI Express bridge
+VFIO_USER = "vfio-user"  # the same, served by another process on a socket
 COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES}
 
 
@@ -23,7 +24,8 @@ def declared_transports(monkeypatch):
     monkeypatch.setattr(transport, "entry_points", lambda group: [
         EntryPoint(name, value, group) for name, value in (
             *project["entry-points"][group].items(),
-            (WHOLE_CARD, "tests.support.pcie.whole_card:open_transport"))])
+            (WHOLE_CARD, "tests.support.pcie.whole_card:open_transport"),
+            (VFIO_USER, "tests.support.pcie.vfio_user_client:open_transport"))])
 
 
 class RoughChannel:

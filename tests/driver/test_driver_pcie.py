@@ -175,6 +175,63 @@ def test_a_function_by_vfio(function):
     assert asked == [0x3B64, 0x3B65, 0x3B67, 0x3B68, 0x3B66, 0x3B6A, *[0x3B6C] * 4]
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_interrupts_of_a_function(function, count):
+    """An event by its descriptor, or None for a function without message-signalled interrupts."""
+    calls, _ = vfio_calls(function)
+    events = []
+
+    def ioctl(file, request, argument=0):
+        if request == vfio.IRQ_INFO:
+            assert vfio.IRQ.unpack(argument)[::2] == (16, 1)
+            argument[:] = vfio.IRQ.pack(16, 0, 1, count)
+        if request == vfio.SET_IRQS:
+            assert vfio.IRQ_EVENT.unpack(argument)[:5] == (24, 0b100100, 1, 0, 1)
+            events.append(vfio.IRQ_EVENT.unpack(argument)[5])
+        return calls(file, request, argument)
+
+    card = VfioFunction(function, function.parents[1] / "vfio", ioctl)
+    event = card.interrupt()
+    assert events == [event] * count and (event is not None) == bool(count)
+    if count:
+        os.eventfd_write(event, 3)
+        assert os.eventfd_read(event) == 3
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(event)
+    card.close()
+
+
+class Events(Registers):
+    """A golden card's registers, with an event for each write of the doorbell."""
+
+    def __init__(self, card):
+        super().__init__(card)
+        self.event, self.enabled, self.cleared = os.eventfd(0, os.EFD_NONBLOCK), 0, 0
+        self.write = self._write
+        self._card = card
+
+    def _write(self, offset, value):
+        if offset == REGISTERS["CONTROL"]:
+            self.enabled += value == 6
+        if offset == REGISTERS["INTERRUPT"]:
+            self.cleared += value == 3
+        self._card.write_register(offset, value)
+        if offset in (REGISTERS["LOOKUP_TAIL"], REGISTERS["MOVE_TAIL"]):
+            os.eventfd_write(self.event, 1)
+
+
+def test_a_program_with_interrupts():
+    """Both queues' interrupts are enabled, and cleared before COMPLETED is read."""
+    card = Model(preset("tiny"))
+    registers = Events(card)
+    with_events = program(PcieTransport(registers, VfioMemory(5, 64, Iommu(card)),
+                                        interrupt=registers.event))
+    assert registers.enabled and registers.cleared >= registers.enabled
+    for one, other in zip(with_events, program(Model(preset("tiny"))), strict=True):
+        assert (one == other).all()
+    os.close(registers.event)
+
+
 def test_functions_that_vfio_cannot_use(function):
     ioctl, _ = vfio_calls(function, viable=0)
     devices = function.parents[1] / "vfio"

@@ -9,7 +9,16 @@ import pytest
 from hotrow import NO_SLOT, BatchError, CommandError, DeviceError, Opcode, Status
 from hotrow_rtl.config import preset
 
-from tests.driver.conftest import BOARDS, ROWS, cleared, open_card, pairs, raw, register_tables
+from tests.driver.conftest import (
+    BOARDS,
+    ROWS,
+    cleared,
+    line_to,
+    open_card,
+    pairs,
+    raw,
+    register_tables,
+)
 from tests.support.fuzz.planning import STARVED
 
 TINY, ECP5 = preset("tiny"), preset("ecp5")
@@ -29,7 +38,8 @@ def planners(card_kind):
             if config.name not in devices:
                 devices[config.name] = stack.enter_context(
                     open_card(card_kind, config) if card_kind in BOARDS
-                    else hotrow.open(card_kind, config=config, timeout=60))
+                    else hotrow.open(stack.enter_context(line_to(card_kind)), config=config,
+                                     timeout=60))
             return devices[config.name]
         yield opened
 

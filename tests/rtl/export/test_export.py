@@ -209,7 +209,8 @@ def test_nitefury(core, tmp_path):
     iverilog = shutil.which("iverilog")
     if not iverilog:
         pytest.skip("iverilog is not installed")
-    design = files["hotrow_nitefury.v"] + files["card.v"] + stub("hotrow_bridge", bridge) + stub("pcie_phy", phy)
+    design = (files["hotrow_nitefury.v"] + files["card.v"]
+              + stub("hotrow_bridge", bridge) + stub("pcie_phy", phy))
 
     def said(text):
         (tmp_path / "card.v").write_text(text)

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import select
 import time
 from collections.abc import Callable
 from functools import partial
@@ -10,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...contract.errors import TransportError
-from ...contract.generated import IDENTITY, QUEUES, REGISTERS, ControlBits
+from ...contract.generated import IDENTITY, QUEUES, REGISTERS, ControlBits, InterruptBits
 from .bar import Bar, enable, find_function, sysfs_bar
 from .huge_pages import HugePages
 from .vfio import VfioFunction, VfioMemory
 
 _COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES]
-_PAUSE = 20e-6  # seconds between two reads of COMPLETED of a busy card
+_PAUSE = 20e-6  # seconds between two reads of COMPLETED of a busy card without interrupts
+_PATIENCE = 0.01  # seconds between two such reads of one with interrupts, should one be lost
+_INTERRUPTS = ControlBits.INTERRUPT_LOOKUP | ControlBits.INTERRUPT_MOVE
+_ALL = InterruptBits.LOOKUP | InterruptBits.MOVE
 _ADDRESS_WIDTH = 64
 
 
@@ -33,6 +37,8 @@ class PcieTransport:
         Called by `close` to release the function.
     registers_at : int
         Byte of the BAR where the registers begin.
+    interrupt : int, optional
+        Descriptor of an event that the card's interrupts trigger, to be waited for.
 
     Notes
     -----
@@ -44,8 +50,9 @@ class PcieTransport:
 
     def __init__(self, bar: Bar, memory: VfioMemory | HugePages,
                  enable: Callable[..., None] = lambda *, master: None,
-                 release: Callable[[], None] = lambda: None, registers_at: int = 0):
-        self._bar, self._memory, self._closed = bar, memory, False
+                 release: Callable[[], None] = lambda: None, registers_at: int = 0,
+                 interrupt: int | None = None):
+        self._bar, self._memory, self._interrupt, self._closed = bar, memory, interrupt, False
         self._enable, self._release, self._registers_at = enable, release, registers_at
         enable(master=False)
         if self.read_register(REGISTERS["IDENTITY"]) == IDENTITY:
@@ -75,8 +82,18 @@ class PcieTransport:
     def wait(self, queue: int, completed: int, timeout: float) -> None:
         """Read COMPLETED until it differs from `completed` or the time is over."""
         deadline = time.monotonic() + timeout
-        while self.read_register(_COMPLETED[queue]) == completed and time.monotonic() < deadline:
-            time.sleep(_PAUSE)
+        if self._interrupt is not None:
+            self.write_register(REGISTERS["CONTROL"], _INTERRUPTS)  # a soft reset disables them
+        while True:
+            if self._interrupt is not None:  # only a completion after this triggers the event
+                self.write_register(REGISTERS["INTERRUPT"], _ALL)
+            left = deadline - time.monotonic()
+            if self.read_register(_COMPLETED[queue]) != completed or left <= 0:
+                return
+            if self._interrupt is None:
+                time.sleep(_PAUSE)
+            elif select.select([self._interrupt], [], [], min(_PATIENCE, left))[0]:
+                os.eventfd_read(self._interrupt)
 
     def close(self) -> None:
         """Release the function."""
@@ -137,7 +154,8 @@ def open_transport(address: str | None = None, preset: object = None, bar: int =
         function = VfioFunction(folder)
         try:
             return PcieTransport(function.bar(bar), VfioMemory(function.container, address_width),
-                                 function.enable, function.close, registers_at)
+                                 function.enable, function.close, registers_at,
+                                 function.interrupt())
         except BaseException:
             function.close()
             raise

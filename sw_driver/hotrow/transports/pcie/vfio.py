@@ -22,11 +22,15 @@ _API_VERSION, _TYPE1 = 0, 1
 _BASE = ord(";") << 8 | 100  # _IO(';', 100 + number)
 GET_API_VERSION, CHECK_EXTENSION, SET_IOMMU, GROUP_STATUS, GROUP_SET_CONTAINER = range(
     _BASE, _BASE + 5)
-GROUP_DEVICE, REGION_INFO, MAP_DMA, UNMAP_DMA = (_BASE + number for number in (6, 8, 13, 14))
+GROUP_DEVICE, REGION_INFO, IRQ_INFO, SET_IRQS, MAP_DMA, UNMAP_DMA = (
+    _BASE + number for number in (6, 8, 9, 10, 13, 14))
 _VIABLE = 1  # status of a group whose functions are all bound to VFIO
-REGION, MAP, UNMAP = (struct.Struct(form) for form in ("=IIIIQQ", "=IIQQQ", "=IIQQ"))
+REGION, IRQ, IRQ_EVENT, MAP, UNMAP = (struct.Struct(form) for form in (
+    "=IIIIQQ", "=IIII", "=IIIIIi", "=IIQQQ", "=IIQQ"))
 _READABLE, _WRITABLE = 1, 2  # by the card
 _CONFIGURATION = 7  # number of the region
+_MSI = 1  # number of the interrupts
+_EVENT_TRIGGER = 1 << 2 | 1 << 5  # data: a descriptor of an event; action: a trigger
 # Device addresses: above those of interrupts, and below the limit of an IOMMU of 39 bits.
 _FIRST, _END = 1 << 32, 1 << 39
 _FIRST_SHORT, _END_SHORT = 1 << 24, 0xFEE0_0000  # of a card with addresses of 32 bits
@@ -121,6 +125,17 @@ class VfioFunction:
     def enable(self, *, master: bool) -> None:
         """Let the function respond; let it access mapped memory, or no longer."""
         enable(self._device, self._region(_CONFIGURATION)[0], master=master)
+
+    def interrupt(self) -> int | None:
+        """Descriptor of an event that each interrupt of the card triggers, if it has interrupts."""
+        info = bytearray(IRQ.pack(IRQ.size, 0, _MSI, 0))
+        self._ioctl(self._device, IRQ_INFO, info)
+        if not IRQ.unpack(info)[3]:
+            return None
+        self._files.append(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+        self._ioctl(self._device, SET_IRQS, IRQ_EVENT.pack(
+            IRQ_EVENT.size, _EVENT_TRIGGER, _MSI, 0, 1, self._files[-1]))
+        return self._files[-1]
 
     def close(self) -> None:
         """Release the function; the card can then reach no memory."""
