@@ -1,7 +1,7 @@
 """Training over whole simulated cards: every system, tables by table, to the bit of `resident`.
 
-One is a board in a network, whose tables are on the card: a step moves ids, lists and rows, and only
-`flush` fetches tables. The other is on PCI Express and served by another process, which reaches the
+One is a board in a network, whose tables are on the card: a step moves ids, lists and rows, and
+only `flush` fetches tables. The other is on PCI Express, served by another process, and reaches the
 tables in place.
 """
 
