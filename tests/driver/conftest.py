@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items):
 def pytest_generate_tests(metafunc):
     """Run the tests of a module over its `CARDS` of cards.
 
-    "pcie" is the RTL behind its bridge, "uart" the model at a serial line, "network" the RTL of a
+    "pcie" is the RTL with its bridge, "uart" the model at a serial line, "network" the RTL of a
     board in a network. "board", the RTL of one at a serial line, differs in its link alone, so that
     one module of tests suffices. The cards are of preset tiny, but "sim-ecp5".
     """

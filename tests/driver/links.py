@@ -10,7 +10,7 @@ from hotrow_rtl.config import preset
 from hotrow_sim.link.model_card import ModelCard
 
 ROOT = Path(__file__).parents[2]
-WHOLE_CARD = "whole-card"  # transport to an accelerator behind its PCI Express bridge
+WHOLE_CARD = "whole-card"  # transport to an accelerator with its PCI Express bridge
 VFIO_USER = "vfio-user"  # the same, served by another process on a socket
 COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES}
 

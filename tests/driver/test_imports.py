@@ -43,7 +43,7 @@ LEVELS = {
         ("hotrow_sim.golden", "hotrow_sim.litedram", "hotrow_sim.memory"),
         ("hotrow_sim.cycles",),
         ("hotrow_sim.model", "hotrow_sim.verilated"),
-        ("hotrow_sim.link",),
+        ("hotrow_sim.link", "hotrow_sim.pcie"),
     ),
     "hotrow": (
         ("hotrow.contract",),

@@ -1,4 +1,4 @@
-"""The accelerator behind its PCI Express bridge, with the stream of LitePCIe's PHY as pins."""
+"""The accelerator with its PCI Express bridge, with the stream of LitePCIe's PHY as pins."""
 
 from amaranth.hdl import Value
 

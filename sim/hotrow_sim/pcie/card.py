@@ -1,4 +1,4 @@
-"""The card behind its PCI Express bridge, Verilated, and a root complex at the bridge's stream."""
+"""The card with its PCI Express bridge, Verilated, and a root complex at the bridge's stream."""
 
 import ctypes
 from functools import cache
@@ -133,7 +133,7 @@ def card_library(config: Config) -> Path:
         If the bus of the configuration is too wide for the link.
     """
     return model_library(f"{config.name}-pcie", CARD_MODULE,
-                         cached_verilog(config, behind_bridge=True), HARNESS, HEADERS)
+                         cached_verilog(config, with_bridge=True), HARNESS, HEADERS)
 
 
 @cache

@@ -1,4 +1,4 @@
-// The Verilated card behind its bridge, with its clock and a root complex, for ctypes.
+// The Verilated card with its bridge, with its clock and a root complex, for ctypes.
 #include "root_complex.hpp"
 #include "Vhotrow_card.h"
 #include "verilated.h"

@@ -53,7 +53,7 @@ def device_library(config: Config, trace=False, litedram=False) -> Path:
     return library
 
 
-def cached_verilog(config: Config, progress=lambda step: None, behind_bridge=False) -> str:
+def cached_verilog(config: Config, progress=lambda step: None, with_bridge=False) -> str:
     """The card's Verilog, emitted unless the cache has it.
 
     Emission takes seconds to minutes. The cache's name has a hash of the RTL sources, without
@@ -64,13 +64,13 @@ def cached_verilog(config: Config, progress=lambda step: None, behind_bridge=Fal
     config : Config
     progress : callable
         Receives the name of the step.
-    behind_bridge : bool
+    with_bridge : bool
         With the bridge to PCI Express, see `export.pcie_card`.
     """
     def write(path):
         progress("writing Verilog")
         # These load Amaranth.
-        if behind_bridge:
+        if with_bridge:
             from hotrow_rtl.export.pcie_card import card_files
 
             path.write_text("".join(card_files(config).values()))
@@ -79,7 +79,7 @@ def cached_verilog(config: Config, progress=lambda step: None, behind_bridge=Fal
 
             path.write_text(emit(config))
 
-    return native.cached_file(config.name, (_emitter(), config, behind_bridge), write,
+    return native.cached_file(config.name, (_emitter(), config, with_bridge), write,
                               ".v").read_text()
 
 

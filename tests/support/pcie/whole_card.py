@@ -1,4 +1,4 @@
-"""The whole card behind its bridge as a transport: the driver's `pcie`, with a simulated bus."""
+"""The whole card with its bridge as a transport: the driver's `pcie`, with a simulated bus."""
 
 from hotrow.transports.pcie import vfio
 from hotrow.transports.pcie.transport import PcieTransport
