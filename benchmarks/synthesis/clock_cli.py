@@ -27,11 +27,11 @@ def clock(benchmarks):
     parser.set_defaults(run=run)
 
 
-def add_core(parser, default):
+def add_core(parser, default, otherwise=""):
     """Add the options of a benchmark that maps the core of a preset."""
     parser.add_argument("--preset", default=default,
-                        help=f"geometry of the card, one of {', '.join(PRESETS)}; default "
-                             f"{default}")
+                        help=f"geometry of the card, one of {', '.join(PRESETS)}"
+                             f"{otherwise or f'; default {default}'}")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="keep the files of the tools in this folder")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

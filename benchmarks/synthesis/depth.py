@@ -6,7 +6,8 @@ import numpy as np
 
 _REGISTERS = ("FDRE", "FDSE", "FDCE", "FDPE")
 _SAMPLED = ("D", "CE", "R", "S", "CLR", "PRE")  # their inputs but the clock
-_MEMORIES = ("RAM32M16", "RAM64M8")  # of LUTs, whose reads take no clock
+# Memories of LUTs, whose reads take no clock, and the address of their writes.
+_MEMORIES = {"RAM32M16": "ADDRH", "RAM64M8": "ADDRH", "RAM32M": "ADDRD", "RAM64M": "ADDRD"}
 _MOST_ROUNDS = 2000  # of the search; more only in a cycle
 
 
@@ -165,7 +166,8 @@ def _graph(module, modules):
             if kind in _MEMORIES:
                 for letter in "ABCDEFGH":
                     through(pins.get(f"ADDR{letter}", ()), pins.get(f"DO{letter}", ()))
-                inputs = [port for port in inputs if port[:2] in ("WE", "DI") or port == "ADDRH"]
+                inputs = [port for port in inputs
+                          if port[:2] in ("WE", "DI") or port == _MEMORIES[kind]]
             elif kind.startswith(("RAMB", "URAM")):
                 pass
             else:

@@ -9,7 +9,7 @@ from hotrow_rtl.primitives.ram import RAM_VERILOG
 
 from benchmarks.synthesis import area_cli
 from benchmarks.synthesis.depth import deepest
-from benchmarks.synthesis.ultrascale import CAPACITY, by_unit, map_modules, resources, total
+from benchmarks.synthesis.xilinx import DEVICES, by_unit, map_modules, resources, total
 from tests.boards.real_tools import real_tool
 
 # Two stages with two links between them, of more inputs than a LUT has, and a memory.
@@ -41,7 +41,8 @@ endmodule
 @pytest.fixture(scope="module")
 def mapped(tmp_path_factory):
     real_tool("yosys")
-    return map_modules(DESIGN + RAM_VERILOG, "hotrow", tmp_path_factory.mktemp("area"))
+    return map_modules(DESIGN + RAM_VERILOG, "hotrow", tmp_path_factory.mktemp("area"),
+                       DEVICES["xcu55c"])
 
 
 @pytest.mark.long
@@ -114,7 +115,7 @@ def test_the_command(area, monkeypatch, urams, refused):
              "begin": _cell("FDRE", (), (), D=[2], Q=[3]),
              "half": _cell("RAMB18E2", (), ())}
     monkeypatch.setattr("hotrow_rtl.emit.verilog.emit", lambda config: "")
-    monkeypatch.setattr(area_cli, "map_modules", lambda verilog, top, folder: {
+    monkeypatch.setattr(area_cli, "map_modules", lambda verilog, top, folder, device: {
         top: _module({"bank7": {"type": "bank", "connections": {}}}), "bank": _module(cells)})
     code, shown, err = area("--preset", "tiny")
     if refused:
@@ -131,11 +132,23 @@ def test_the_command(area, monkeypatch, urams, refused):
 def test_the_widest_card(area):
     """Counters, credits and directory are UltraRAM, and every resource suffices."""
     real_tool("yosys")
-    result, c = area("--json")[1], preset("alveo-u55c")
-    assert all(0 < result[name] < room for name, room in CAPACITY.items())
-    assert result["luts"] < CAPACITY["luts"] * 0.55 and result["uram"] == 832
+    result, c, capacity = area("--json")[1], preset("alveo-u55c"), DEVICES["xcu55c"].capacity
+    assert all(0 < result[name] < room for name, room in capacity.items())
+    assert result["luts"] < capacity["luts"] * 0.55 and result["uram"] == 832
     urams = {name: used["uram"] for name, used in result["urams"].items()}
     assert urams == {"engines.bank.counters.sets": 10 * c.banks,
                      "engines.bank.counters.credits": 2 * c.banks,
                      "engines.bank.slots.choice": 14 * c.banks}
     assert len(result["paths"]) == 10 and result["paths"][0]["levels"] <= 16
+
+
+@pytest.mark.route
+@pytest.mark.timeout(3600)
+def test_the_card_on_pci_express(area):
+    """Core and bridge have units of their own, and fit an Artix-7 with room for a controller."""
+    real_tool("yosys")
+    result, capacity = area("--device", "xc7a200t", "--json")[1], DEVICES["xc7a200t"].capacity
+    assert result["preset"] == "ecp5" and result["device"] == "XC7A200T" and not result["uram"]
+    assert all(0 < result[name] < 0.8 * room for name, room in capacity.items() if room)
+    assert any(unit.startswith("bridge.") for unit in result["units"])
+    assert any(unit.startswith("core.") for unit in result["units"])

@@ -1,4 +1,4 @@
-"""Map a core to the cells of an UltraScale+ FPGA with Yosys, module by module, without placement.
+"""Map a card to the cells of a Xilinx FPGA with Yosys, module by module, without placement.
 
 The result keeps the hierarchy: each distinct module is mapped once. Logic is not optimised across
 modules, so that the counts are a little high.
@@ -7,24 +7,57 @@ modules, so that the counts are a little high.
 import json
 import re
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from hotrow_boards.tools import run, tool
 
-DEVICE = "XCU55C"
-CAPACITY = {"luts": 1_303_680, "ffs": 2_607_360, "bram": 2016, "uram": 960, "dsp": 9024}
+
+@dataclass(frozen=True)
+class Device:
+    """An FPGA.
+
+    Parameters
+    ----------
+    name : str
+    options : str
+        Of `synth_xilinx`.
+    capacity : dict of str to int
+        Units of each resource.
+    preset : str
+        The card that it is for.
+    bridge : bool
+        The card has its bridge to PCI Express.
+    """
+
+    name: str
+    options: str
+    capacity: dict[str, int]
+    preset: str
+    bridge: bool
+
+
+DEVICES = {device.name.lower(): device for device in (
+    Device("XCU55C", "-family xcup -uram", {
+        "luts": 1_303_680, "ffs": 2_607_360, "bram": 2016, "uram": 960, "dsp": 9024},
+        "alveo-u55c", False),
+    Device("XC7A200T", "-family xc7", {
+        "luts": 134_600, "ffs": 269_200, "bram": 365, "uram": 0, "dsp": 740}, "ecp5", True),
+)}
 _CELLS = {  # cell type: resource, units of it that one cell takes
     **{f"LUT{inputs}": ("luts", 1) for inputs in range(1, 7)}, "INV": ("luts", 1),
     "RAM32M16": ("luts", 8), "RAM64M8": ("luts", 8),  # LUTs as memory
+    "RAM32M": ("luts", 4), "RAM64M": ("luts", 4),
     **{kind: ("ffs", 1) for kind in ("FDRE", "FDSE", "FDCE", "FDPE")},
-    "RAMB18E2": ("bram", 0.5), "RAMB36E2": ("bram", 1), "URAM288": ("uram", 1),
-    "DSP48E2": ("dsp", 1),
+    "RAMB18E1": ("bram", 0.5), "RAMB36E1": ("bram", 1), "DSP48E1": ("dsp", 1),
+    "RAMB18E2": ("bram", 0.5), "RAMB36E2": ("bram", 1), "DSP48E2": ("dsp", 1),
+    "URAM288": ("uram", 1),
 }
 _DIGITS = re.compile(r"(?<=\D)\d+")
 # `abc9`, which `synth_xilinx` uses, did not finish one module of the widest card in 15 minutes.
 _SCRIPT = """\
 read_verilog -sv core.v
-synth_xilinx -family xcup -uram -noiopad -noclkbuf -nowidelut -top {top} -run begin:map_luts
+synth_xilinx {options} -noiopad -noclkbuf -nowidelut -top {top} -run begin:map_luts
 opt_expr -mux_undef -noclkinv
 abc -lut 6
 techmap -map +/xilinx/lut_map.v -map +/xilinx/cells_map.v -D LUT_WIDTH=6
@@ -34,16 +67,17 @@ write_json netlist.json
 """
 
 
-def map_modules(verilog: str, top: str, folder: Path) -> dict:
-    """Map a core; the files of Yosys go to `folder`.
+def map_modules(verilog: str, top: str, folder: Path, device: Device) -> dict:
+    """Map a card; the files of Yosys go to `folder`.
 
     Parameters
     ----------
     verilog : str
     top : str
-        Module of the core in `verilog`.
+        Module of the card in `verilog`.
     folder : Path
         Existing folder.
+    device : Device
 
     Returns
     -------
@@ -56,7 +90,7 @@ def map_modules(verilog: str, top: str, folder: Path) -> dict:
         If Yosys is missing or fails.
     """
     (folder / "core.v").write_text(verilog)
-    (folder / "area.ys").write_text(_SCRIPT.format(top=top))
+    (folder / "area.ys").write_text(_SCRIPT.format(top=top, options=device.options))
     run([tool("yosys"), "-q", "-s", "area.ys"], folder, "area.log")
     netlist = json.loads((folder / "netlist.json").read_text())
     return {name: module for name, module in netlist["modules"].items()
@@ -101,5 +135,6 @@ def by_unit(found: dict[str, Counter], depth: int = 2) -> dict[str, Counter]:
 
 
 def total(found: dict[str, Counter]) -> dict[str, float]:
-    """Sum of `resources`, an entry for each of `CAPACITY`."""
-    return {name: sum(used[name] for used in found.values()) for name in CAPACITY}
+    """Sum of `resources`, an entry for each kind of them."""
+    return {name: sum(used[name] for used in found.values())
+            for name in ("luts", "ffs", "bram", "uram", "dsp")}
