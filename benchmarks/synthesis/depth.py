@@ -68,7 +68,7 @@ def deepest(modules: dict, top: str, count: int = 10) -> list[dict]:
         graph, base = graphs[name], starts[-1]
         numbers = np.arange(base, base + graph.bits)
         for port, outer in given.items():
-            for bit, number in zip(graph.ports[port], outer, strict=True):
+            for bit, number in zip(graph.ports[port] if outer else (), outer, strict=True):
                 if number >= 0 and bit >= 0:
                     numbers[bit] = number
         starts.append(base + graph.bits)

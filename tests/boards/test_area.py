@@ -92,6 +92,14 @@ def test_levels_of_cells():
         deepest(modules, "top")
 
 
+def test_a_port_without_a_connection():
+    inner = {"ports": {"a": {"bits": [2]}, "open": {"bits": [3]}}, "netnames": {}, "cells": {
+        "lut": _cell("LUT2", ("I0",), ("O",), I0=[2], O=[3])}}
+    outer = _module({"begin": _cell("FDRE", ("D", "C"), ("Q",), D=[4], Q=[4]),
+                     "inner": {"type": "inner", "connections": {"a": [4], "open": []}}})
+    assert deepest({"inner": inner, "top": outer}, "top")[0]["levels"] == 0
+
+
 def test_an_unknown_cell():
     modules = {"top": _module({"odd": _cell("SRL16E", (), ())})}
     with pytest.raises(ValueError, match="top has a cell of unknown kind SRL16E, odd"):

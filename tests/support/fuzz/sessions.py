@@ -80,28 +80,32 @@ def command_line(soak, name, unit, target, doc, arguments=None, **choices):
                                      description=doc.split(":")[0] + ".")
     parser.add_argument(f"--{unit}", type=int, default=target, help="least total of all sessions")
     parser.add_argument("--seed", type=int, default=0, help="of the first session")
-    parser.add_argument("--transport", choices=("sim", "cpu"), default="sim",
-                        help="the Verilated card, or the card in software")
+    parser.add_argument("--transport", choices=("sim", "garbage", "cpu"), default="sim",
+                        help="the Verilated card, the same with memories that start with garbage "
+                             "and invert what collides, or the card in software")
     parser.add_argument("--waveform", help="file, .vcd, for the signals of the last round")
     for option, values in choices.items():
         parser.add_argument(f"--{option}", choices=values, help="default all")
     options = vars(parser.parse_args(arguments))
-    trace, software = options.pop("waveform"), options.pop("transport") == "cpu"
-    if software and trace:
-        parser.error("--waveform records the Verilated card: leave out --transport cpu")
-    if software:
+    trace, transport = options.pop("waveform"), options.pop("transport")
+    if transport == "cpu":
+        if trace:
+            parser.error("--waveform records the Verilated card: leave out --transport cpu")
         from .software import SoftwareCard
 
         options["open_device"] = SoftwareCard
-    elif trace:
+    elif transport == "garbage" or trace:
         from hotrow_sim.verilated.transport import open_transport
 
-        options["open_device"] = partial(open_transport, trace=trace)
+        from .garbage import open_garbage
+
+        options["open_device"] = partial(
+            open_garbage if transport == "garbage" else open_transport, trace=trace)
     try:
         print(soak(options.pop(unit), options.pop("seed"), **options,
                    say=lambda text: print(text, file=sys.stderr, flush=True)))
     except Mismatch as wrong:
-        print(f"{wrong.what}\nrepeat by: {wrong.command} --transport cpu" if software else wrong,
-              file=sys.stderr)
+        print(wrong if transport == "sim" else
+              f"{wrong.what}\nrepeat by: {wrong.command} --transport {transport}", file=sys.stderr)
         return 1
     return 0
