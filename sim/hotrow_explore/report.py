@@ -55,8 +55,8 @@ def page(result, figures):
         f"<p>Counted on the accesses by the golden models: {seen['lookups']:,.0f} lookups a batch, "
         f"{seen['unique']:,.0f} distinct rows, hit rate {seen['hit_rate']:.3f} and samples of hot "
         f"rows only {seen['popular']:.3f} with {result['hot_mb']:g} MB of hot rows. The table and "
-        "the plots have that budget; the verdict lets every cache use all of the GPU's memory "
-        "where that is faster.</p>")
+        "the plots have that budget; the verdict lets every cache use all of the GPU's memory, "
+        "and one GPU train alone, where that is faster.</p>")
     if result.get("calibration"):
         body.append(f"<p>Host rates measured here with PyTorch in "
                     f"{result['calibration']['seconds']:.0f} s; the GPU and its link, if any, are "
