@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from hotrow.command import options as shared
+from hotrow.command.limits import check_folder
 from hotrow.command.options import natural, positive
 from hotrow.command.terminal import console, print_json
 
@@ -13,6 +14,7 @@ from . import cards, constants, sweeps, systems, validate, workloads
 from .placements import FRAMEWORKS, Question
 
 MB = 2**20
+OUTPUT = Path("hotrow-explore")
 # Answers of their own: the option, and the other options that they read.
 _ONLY = {"measure_card": ("--measure-card", ("card",)),
          "validate": ("--validate", ("output", "json")),
@@ -59,7 +61,7 @@ def explore(subparsers):
                       help="only compare the model with published results")
     only.add_argument("--map", action="store_true", dest="verdict_map",
                       help="only the verdict of every workload on every system, by free cores")
-    out.add_argument("-o", "--output", type=Path, metavar="DIR",
+    out.add_argument("-o", "--output", type=shared.output_folder, metavar="DIR",
                      help="folder for report.html, sweeps.csv and explore.json; default "
                      "hotrow-explore, with --validate none")
     only.add_argument("--measure-card", action="store_true",
@@ -82,12 +84,13 @@ def run(options) -> int:
         raise systems.ExploreError("--check-resident needs --calibrate")
     if options.check_resident:
         return _check_resident(options)
+    folder = options.output or OUTPUT
+    check_folder(folder)
     question, note = _question(options, known)
     result, records = _answer(question)
     result["card"] = note
     if options.calibrate:
         result["calibration"] = options.record
-    folder = options.output or Path("hotrow-explore")
     _report(folder, question, result, records)
     if options.json:
         print_json(result)

@@ -61,6 +61,11 @@ def test_only_the_chosen_command_is_imported(install):
     (hotrow.BatchError("id 7 is out\nof range"), "id 7 is out of range"),
     (ValueError("unknown preset 'x'"), "unknown preset 'x'"),
     (FileNotFoundError(2, "No such file", "a.tsv"), "[Errno 2] No such file: 'a.tsv'"),
+    (PermissionError(13, "Permission denied", "a.tsv"),
+     "a.tsv: Permission denied; change its permissions, or name another"),
+    (FileExistsError(17, "File exists", "a"), "a: File exists; it is a file: name a folder"),
+    (OSError(28, "No space left on device", "a.pt"),
+     "a.pt: No space left on device; free some space, or name another place"),
     (ModuleNotFoundError("No module named 'polars'", name="polars"),
      "needs the module 'polars' of the extra 'torch', which is not installed: "
      "pip install 'hotrow[torch]'"),

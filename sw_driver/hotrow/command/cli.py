@@ -1,6 +1,7 @@
 """The `hotrow` command: finds its subcommands by entry point and prints errors on one line."""
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -16,6 +17,11 @@ from ..contract.extras import DISTRIBUTION, advice
 
 GROUP = "hotrow.commands"
 USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+REMEDIES = {  # of errors of the operating system that name a file
+    errno.EACCES: "change its permissions, or name another", errno.EPERM: "name another",
+    errno.EROFS: "name another place", errno.EEXIST: "it is a file: name a folder",
+    errno.ENOTDIR: "a part of it is a file: name a folder", errno.EISDIR: "name a file in it",
+    errno.ENOSPC: "free some space, or name another place"}
 TRACEBACK = "HOTROW_TRACEBACK"  # environment variable: show errors with their traceback
 
 
@@ -118,6 +124,8 @@ def _lacks_memory(error: object) -> bool:
 
 def _complain(error: object) -> int:
     text = advice(error) if isinstance(error, ModuleNotFoundError) else str(error)
+    if isinstance(error, OSError) and error.filename and (help := REMEDIES.get(error.errno or 0)):
+        text = f"{error.filename}: {error.strerror}; {help}"
     if _lacks_memory(error):
         text = (f"not enough memory ({text}): a table has a row for every id up to the largest of "
                 f"its column; number the ids from 0, hash them with --hash-rows N, let hotrow "
