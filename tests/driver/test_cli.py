@@ -60,7 +60,7 @@ def test_only_the_chosen_command_is_imported(install):
 @pytest.mark.parametrize("error, text", [
     (hotrow.BatchError("id 7 is out\nof range"), "id 7 is out of range"),
     (ValueError("unknown preset 'x'"), "unknown preset 'x'"),
-    (FileNotFoundError(2, "No such file", "a.tsv"), "[Errno 2] No such file: 'a.tsv'"),
+    (FileNotFoundError(2, "No such file", "a.tsv"), "a.tsv: No such file; check the name"),
     (PermissionError(13, "Permission denied", "a.tsv"),
      "a.tsv: Permission denied; change its permissions, or name another"),
     (FileExistsError(17, "File exists", "a"), "a: File exists; it is a file: name a folder"),
@@ -102,6 +102,7 @@ def test_traceback_on_request(install, monkeypatch):
     (["goo"], "did you mean 'go'?"), (["gone"], "invalid choice: 'gone' (choose from"),
     (["go", "--count", "x"], "argument --count: invalid int value: 'x' (see hotrow go --help)"),
     (["go", "--what"], "unrecognized arguments: --what"),
+    (["--count", "4", "go"], "--count is no option of hotrow itself: options follow the command"),
 ])
 def test_wrong_arguments(install, capsys, arguments, text):
     install(subcommand("go", lambda options: 0))

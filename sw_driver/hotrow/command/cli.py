@@ -18,7 +18,7 @@ from ..contract.extras import DISTRIBUTION, advice
 GROUP = "hotrow.commands"
 USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 REMEDIES = {  # of errors of the operating system that name a file
-    errno.EACCES: "change its permissions, or name another", errno.EPERM: "name another",
+    errno.ENOENT: "check the name", errno.EACCES: "change its permissions, or name another", errno.EPERM: "name another",
     errno.EROFS: "name another place", errno.EEXIST: "it is a file: name a folder",
     errno.ENOTDIR: "a part of it is a file: name a folder", errno.EISDIR: "name a file in it",
     errno.ENOSPC: "free some space, or name another place"}
@@ -106,6 +106,8 @@ def _run(arguments: list[str]) -> int:
         from argcomplete import autocomplete  # of the extra 'completion'
 
         autocomplete(parser)  # which ends the process
+    if arguments and arguments[0][:1] == "-" and arguments[0] not in ("-h", "--help", "--version"):
+        parser.error(f"{arguments[0]} is no option of hotrow itself: options follow the command")
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         named = list(takewhile(lambda word: not word.startswith("-"), arguments))
