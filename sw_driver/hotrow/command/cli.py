@@ -18,7 +18,8 @@ from ..contract.extras import DISTRIBUTION, advice
 GROUP = "hotrow.commands"
 USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 REMEDIES = {  # of errors of the operating system that name a file
-    errno.ENOENT: "check the name", errno.EACCES: "change its permissions, or name another", errno.EPERM: "name another",
+    errno.ENOENT: "check the name", errno.EPERM: "name another",
+    errno.EACCES: "change its permissions, or name another",
     errno.EROFS: "name another place", errno.EEXIST: "it is a file: name a folder",
     errno.ENOTDIR: "a part of it is a file: name a folder", errno.EISDIR: "name a file in it",
     errno.ENOSPC: "free some space, or name another place"}
