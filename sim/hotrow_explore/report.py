@@ -118,6 +118,11 @@ def verdict_markdown(records, card):
              f"faster than everything without one in **{kinds.count('card')}**, hotrow's software "
              f"than everything else without a card in **{kinds.count('software')}**, and neither "
              f"in {kinds.count('neither')}, of which {misfits} fit no placement. " + NOTICE, "",
+             "![A cell for each workload and system with the fastest placement and a bar for each "
+             "number of free cores; the card's are orange](images/verdicts.svg)", "",
+             "Rows and columns are the names of `--workload` and `--system`; [the explorer]"
+             "(explorer.md) describes the placements. A card that *equals* N cores is as fast as "
+             "the best placement without a card on N cores of the host.", "",
              "| workload | system | " + " | ".join(
                  f"{each} cores free" for each in cores) + " | the card equals |",
              "|---|---|" + "---|" * (len(cores) + 1)]

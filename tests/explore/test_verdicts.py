@@ -96,12 +96,20 @@ def test_one_gpu_may_train_alone():
     assert answer["seconds"] == PLACEMENTS["gpu-tables"](question(KAGGLE, "zion", gpus=1)).seconds
 
 
-def test_the_map_is_the_page_of_the_documents(capsys):
-    """`hotrow explore --map > docs/verdicts.md` renders it."""
-    assert main(["explore", "--map", "--json"]) == 0
+def test_the_map_is_the_page_of_the_documents(capsys, tmp_path):
+    """`hotrow explore --map -o docs/images > docs/verdicts.md` renders it."""
+    assert main(["explore", "--map", "--json", "-o", str(tmp_path)]) == 0
     records = json.loads(capsys.readouterr().out)["verdicts"]
     assert len(records) == len(workloads.load()) * len(systems.load())
     assert {answer["kind"] for record in records
             for answer in record["by_free_cores"].values()} <= {"card", "software", "neither"}
-    page = Path(__file__).parents[2] / "docs" / "verdicts.md"
-    assert page.read_text() == verdict_markdown(records, "alveo-u55c")
+    docs = Path(__file__).parents[2] / "docs"
+    assert (docs / "verdicts.md").read_text() == verdict_markdown(records, "alveo-u55c")
+    drawn = (tmp_path / "verdicts.svg").read_text()
+    assert (docs / "images" / "verdicts.svg").read_text() == drawn
+    bars = {kind: drawn.split(f'class="{kind}" d="')[1].split('"')[0].count("M") - 1
+            for kind in ("card", "software", "neither", "misfit")}  # without the legend's
+    answers = [each for record in records for each in record["by_free_cores"].values()]
+    assert sum(bars.values()) == len(answers)
+    assert bars["card"] == sum(each["kind"] == "card" for each in answers)
+    assert bars["misfit"] == sum(each["seconds"] is None for each in answers)
