@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import hotrow
 import pytest
@@ -130,7 +131,11 @@ def test_a_command_whose_extra_is_missing(install, capsys):
 
 def test_interrupt(install):
     install(subcommand("go", fails(KeyboardInterrupt())))
-    assert cli.main(["go"]) == 130
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        assert cli.main(["go"]) == 130
+        warnings.warn("hardware was not elaborated", stacklevel=1)
+    assert not shown
 
 
 def test_version(capsys):

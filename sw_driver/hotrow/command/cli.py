@@ -5,6 +5,7 @@ import errno
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -74,6 +75,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     except SystemExit as finished:  # argparse: --help, --version, wrong arguments
         return finished.code if isinstance(finished.code, int) else int(finished.code is not None)
     except KeyboardInterrupt:
+        warnings.simplefilter("ignore")  # of what it left undone, such as hardware half elaborated
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
