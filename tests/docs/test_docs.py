@@ -41,7 +41,8 @@ def test_python_block_runs(source, capsys, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("source", blocks("sh"))
 def test_command_lines_parse(source):
-    lines = [shlex.split(line) for line in source.splitlines() if line.startswith("hotrow ")]
+    lines = [shlex.split(line, comments=True) for line in source.splitlines()
+             if line.startswith("hotrow ")]
     assert lines or "make" in source
     for _, command, *options in lines:
         parser = cli.Parser(prog="hotrow")
@@ -67,7 +68,7 @@ def runnable():
 @pytest.mark.parametrize("line", runnable())
 def test_commands_run(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+    assert cli.main(shlex.split(line, comments=True)[1:]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out
 
 
