@@ -91,6 +91,19 @@ def test_the_workflow_calls_targets_of_the_makefile():
     assert targets and all(f"\n{target}:" in makefile for target in targets)
 
 
+def test_the_release_has_what_its_jobs_need():
+    """The site is where `make docs` puts it, a job waits for jobs that exist, and addresses are
+    those of actions alone."""
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    site = re.search(r"site_dir: (\S+)", (ROOT / "mkdocs.yml").read_text())[1]
+    assert f"{{path: {site}}}" in text and "make docs" in text and "://" not in text
+    jobs = re.findall(r"^  (\w+):$", text[text.index("jobs:"):], re.M)
+    needed = {name for names in re.findall(r"needs: \[(.*)\]", text) for name in names.split(", ")}
+    assert {"wheels", "sdist", "site", "check", "publish"} == {*jobs} and needed < {*jobs}
+    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.M)[1]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version), "the job `check` compares it with the tag"
+
+
 def referenced():
     """The objects that the reference shows."""
     found = []
