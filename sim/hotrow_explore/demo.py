@@ -38,14 +38,15 @@ def run(arguments) -> int:
     from hotrow.command.terminal import Steps, console, print_json
     from hotrow.contract.geometry import preset
     from hotrow.memory.transport import find_transport
-    from hotrow.torch.training.report import print_tables
-    from hotrow.torch.training.train import train
 
     given = {field.name: getattr(arguments, field.name) for field in fields(TrainOptions)
              if getattr(arguments, field.name) is not None}
     options = replace(TrainOptions(**given), timeline=None)
     find_transport(options.transport)  # before the minutes of the software
     preset(options.preset)
+    from hotrow.torch.training.report import print_tables
+    from hotrow.torch.training.train import train
+
     results = []
     for number, transport in enumerate(dict.fromkeys((SOFTWARE, options.transport)), 1):
         with Steps() as steps:
