@@ -6,6 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from hotrow.command.options import output_folder
 from hotrow_rtl.config import PRESETS, preset
 
 from .clock import BRAM_BITS, CAPACITY, DEVICE, measure
@@ -32,7 +33,7 @@ def add_core(parser, default, otherwise=""):
     parser.add_argument("--preset", default=default,
                         help=f"geometry of the card, one of {', '.join(PRESETS)}"
                              f"{otherwise or f'; default {default}'}")
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR",
+    parser.add_argument("-o", "--output", type=output_folder, metavar="DIR",
                         help="keep the files of the tools in this folder")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from hotrow.command import options as shared
+from hotrow.command.limits import check_folder
 from hotrow.command.options import natural, positive
 from hotrow.command.terminal import console, print_json
 
@@ -13,10 +14,11 @@ from . import cards, constants, sweeps, systems, validate, workloads
 from .placements import FRAMEWORKS, Question
 
 MB = 2**20
+OUTPUT = Path("hotrow-explore")
 # Answers of their own: the option, and the other options that they read.
 _ONLY = {"measure_card": ("--measure-card", ("card",)),
          "validate": ("--validate", ("output", "json")),
-         "verdict_map": ("--map", ("card", "framework", "json"))}
+         "verdict_map": ("--map", ("card", "framework", "output", "json"))}
 
 
 def explore(subparsers):
@@ -59,9 +61,9 @@ def explore(subparsers):
                       help="only compare the model with published results")
     only.add_argument("--map", action="store_true", dest="verdict_map",
                       help="only the verdict of every workload on every system, by free cores")
-    out.add_argument("-o", "--output", type=Path, metavar="DIR",
-                     help="folder for report.html, sweeps.csv and explore.json; default "
-                     "hotrow-explore, with --validate none")
+    out.add_argument("-o", "--output", type=shared.output_folder, metavar="DIR",
+                     help="folder for report.html, sweeps.csv and explore.json, or the "
+                     "picture of --validate or --map; default hotrow-explore, of these two none")
     only.add_argument("--measure-card", action="store_true",
                       help="only measure the rates of --card again, with hotrow bench")
     shared.add_json(out)
@@ -82,12 +84,13 @@ def run(options) -> int:
         raise systems.ExploreError("--check-resident needs --calibrate")
     if options.check_resident:
         return _check_resident(options)
+    folder = options.output or OUTPUT
+    check_folder(folder)
     question, note = _question(options, known)
     result, records = _answer(question)
     result["card"] = note
     if options.calibrate:
         result["calibration"] = options.record
-    folder = options.output or Path("hotrow-explore")
     _report(folder, question, result, records)
     if options.json:
         print_json(result)
@@ -207,11 +210,15 @@ def _report(folder, question, result, records):
 
 def _map(options, known):
     from .report import verdict_markdown
+    from .verdict_map import verdict_svg
 
     card = None if options.card == "none" else cards.find(options.card)
     records = sweeps.verdicts(
         Question(work, system, known, card=card, framework=options.framework)
         for work in workloads.load().values() for system in systems.load().values())
+    if options.output:
+        options.output.mkdir(parents=True, exist_ok=True)
+        (options.output / "verdicts.svg").write_text(verdict_svg(records))
     print_json({"card": options.card, "projected": True, "verdicts": records}) if options.json \
         else print(verdict_markdown(records, options.card).rstrip())
     return 0

@@ -36,14 +36,17 @@ def run(arguments) -> int:
     """Train twice, compare, project, and print the story or one JSON object."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see hotrow.torch.training.cli
     from hotrow.command.terminal import Steps, console, print_json
+    from hotrow.contract.geometry import preset
     from hotrow.memory.transport import find_transport
-    from hotrow.torch.training.report import print_tables
-    from hotrow.torch.training.train import train
 
     given = {field.name: getattr(arguments, field.name) for field in fields(TrainOptions)
              if getattr(arguments, field.name) is not None}
     options = replace(TrainOptions(**given), timeline=None)
     find_transport(options.transport)  # before the minutes of the software
+    preset(options.preset)
+    from hotrow.torch.training.report import print_tables
+    from hotrow.torch.training.train import train
+
     results = []
     for number, transport in enumerate(dict.fromkeys((SOFTWARE, options.transport)), 1):
         with Steps() as steps:
@@ -94,15 +97,16 @@ def _print(results, equal, projected, timeline):
                   f"(SHA-256 {first['table_sha256'][:16]})")
     if not projected:
         return
-    out.print("\n[bold]3. What a card would change[/]")
+    out.print(f"\n[bold]{len(results) + 1}. What a card would change[/]")
     show_records(out, f"A training step, {projected['figures']} (trainer: {TRAINER}, {LINK})", [
         {"free cores": cores, "without a card (ms)": step, "with the card (ms)":
          projected["step_ms"], "ratio": step / projected["step_ms"]}
         for cores, step in projected["step_ms_by_free_cores"].items()])
     replaced = projected["cores_replaced"]
     out.print(f"The driver takes {projected['host_ms']:.2f} ms a batch on one core, as measured on "
-              "one machine. The " + (f"card equals {replaced} free core{'s' * (replaced != 1)} here"
-                 if replaced else "card is faster than all cores here")
+              "one machine. " + (f"{replaced} free core{'s' * (replaced != 1)} without a card "
+                                 f"{'is' if replaced == 1 else 'are'} as fast as the card"
+                 if replaced else "The card is faster than all cores here")
               + "; `hotrow explore --map` shows where it pays.")
     if timeline:
         out.print(f"timeline of the projected steps: {timeline} (open it at ui.perfetto.dev)")

@@ -9,7 +9,7 @@ cores in its place. Lookups and moves are measured apart: they do not compete fo
 
 import json
 import sys
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,7 +70,11 @@ def end_to_end(benchmarks):
 
 def link(text):
     """GB/s of a link, by name or as a number."""
-    return LINKS[text] if text in LINKS else rate(text)
+    try:
+        return LINKS[text] if text in LINKS else rate(text)
+    except ArgumentTypeError:
+        raise ArgumentTypeError(f"expected one of {', '.join(LINKS)}, or GB/s as a number, not "
+                                f"{text!r}") from None
 
 
 def run(options) -> int:

@@ -188,7 +188,7 @@ def parameter_servers(question):
 
 
 def static_cache(question):
-    """A fixed set of hot rows on the GPU; the host looks up and updates the others."""
+    """A fixed set of hot rows on every GPU; the host looks up and updates the others."""
     question.need_gpu()
     question.need_host()
     question.need_cache(question.hot_rows * question.workload.row_bytes)
@@ -197,7 +197,7 @@ def static_cache(question):
     hits = seen.hit_rate
     forward, update = m.host_embedding((1 - hits) * work.step_lookups, unique=seen.misses)
     return StepTime(({"all": m.gpu_dense() | m.all_reduce()
-                      | m.gpu_embedding(hits * work.step_lookups) | m.inputs()
+                      | m.gpu_embedding(hits * work.step_lookups) | m.inputs() | m.replicas(hits)
                       | {"host embedding": forward, "host update": update,
                          "host operators": m.host_launch(),
                          "link": 2 * m.link(min(work.pooled_bytes, (1 - hits) * work.step_lookups

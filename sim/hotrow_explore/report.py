@@ -55,8 +55,8 @@ def page(result, figures):
         f"<p>Counted on the accesses by the golden models: {seen['lookups']:,.0f} lookups a batch, "
         f"{seen['unique']:,.0f} distinct rows, hit rate {seen['hit_rate']:.3f} and samples of hot "
         f"rows only {seen['popular']:.3f} with {result['hot_mb']:g} MB of hot rows. The table and "
-        "the plots have that budget; the verdict lets every cache use all of the GPU's memory "
-        "where that is faster.</p>")
+        "the plots have that budget; the verdict lets every cache use all of the GPU's memory, "
+        "and one GPU train alone, where that is faster.</p>")
     if result.get("calibration"):
         body.append(f"<p>Host rates measured here with PyTorch in "
                     f"{result['calibration']['seconds']:.0f} s; the GPU and its link, if any, are "
@@ -118,6 +118,11 @@ def verdict_markdown(records, card):
              f"faster than everything without one in **{kinds.count('card')}**, hotrow's software "
              f"than everything else without a card in **{kinds.count('software')}**, and neither "
              f"in {kinds.count('neither')}, of which {misfits} fit no placement. " + NOTICE, "",
+             "![A cell for each workload and system with the fastest placement and a bar for each "
+             "number of free cores; the card's are orange](images/verdicts.svg)", "",
+             "Rows and columns are the names of `--workload` and `--system`; [the explorer]"
+             "(explorer.md) describes the placements. A card that *equals* N cores is as fast as "
+             "the best placement without a card on N cores of the host.", "",
              "| workload | system | " + " | ".join(
                  f"{each} cores free" for each in cores) + " | the card equals |",
              "|---|---|" + "---|" * (len(cores) + 1)]

@@ -24,11 +24,13 @@ SWEEPS = {  # by parameter: label with its unit, values
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of one placement: `step` (StepTime), or the `reason` why it does not fit."""
+    """Answer of one placement: `step` (StepTime), or the `reason` why it does not fit; `title` says
+    where one GPU of several trains alone."""
 
     placement: str
     step: object = None
     reason: str = ""
+    title: str = ""
 
     @property
     def seconds(self):
@@ -50,11 +52,16 @@ def fastest(question, names):
     """The fastest answer of these placements that fits, or None.
 
     Caches have the hot budget, or all of the GPU's memory if that is faster, as a user without a
-    card would use it.
+    card would use it. One GPU trains alone if that is faster than all: no gradients are exchanged.
     """
-    whole = question.constants.usable_memory * question.system.gpu_memory_gb * GB
-    fitting = [answer for hot_bytes in (question.hot_bytes, whole)
-               for answer in answers(replace(question, hot_bytes=hot_bytes), names) if answer.step]
+    system = question.system
+    whole = question.constants.usable_memory * system.gpu_memory_gb * GB
+    fitting = [replace(answer, title=answer.placement + " on one GPU" * (gpus != system.gpus))
+               for gpus in sorted({system.gpus, min(1, system.gpus)}, reverse=True)
+               for hot_bytes in (question.hot_bytes, whole)
+               for answer in answers(replace(question, hot_bytes=hot_bytes,
+                                             system=system.changed(gpus=gpus)), names)
+               if answer.step]
     return min(fitting, key=lambda answer: answer.seconds, default=None)
 
 
@@ -121,27 +128,27 @@ def recommend(question) -> dict:
     if plain is None and card is None:
         verdict = "does not fit: these tables fit no placement on this system"
     elif card is None:
-        verdict = f"no card: {plain.placement} is best; no placement with a card fits this system"
+        verdict = f"no card: {plain.title} is best; no placement with a card fits this system"
     elif unbound and (plain is None or plain.seconds >= least * card.seconds):
-        verdict = (f"undecided: {plain.placement if plain else 'nothing'} is best without a card; "
+        verdict = (f"undecided: {plain.title if plain else 'nothing'} is best without a card; "
                    "a card without bottleneck would help, but no card has a measured rate")
     elif plain is None:
-        verdict = f"card: these tables only fit {card.placement} on this system"
+        verdict = f"card: these tables only fit {card.title} on this system"
     elif plain.seconds < least * card.seconds:
-        verdict = (f"no card: {plain.placement} takes {1e3 * plain.seconds:.2f} ms a step, "
-                   f"{card.placement} with {'an ideal card' if unbound else 'a card'} "
+        verdict = (f"no card: {plain.title} takes {1e3 * plain.seconds:.2f} ms a step, "
+                   f"{card.title} with {'an ideal card' if unbound else 'a card'} "
                    f"{1e3 * card.seconds:.2f} ms "
                    f"(a card must be at least {least:g} times faster)")
     else:
-        verdict = (f"card: {card.placement} is {plain.seconds / card.seconds:.2f} times faster "
-                   f"than {plain.placement}, the best without one")
+        verdict = (f"card: {card.title} is {plain.seconds / card.seconds:.2f} times faster "
+                   f"than {plain.title}, the best without one")
     if verdict.startswith("card"):
         kind = "card"
     return {"verdict": verdict, "card": kind == "card", "kind": kind,
             "gain": plain.seconds / card.seconds if plain and card else None,
             "cores_replaced": cores_replaced(question, card),
-            "without_card": plain and plain.placement,
-            "with_card": card and card.placement,
+            "without_card": plain and plain.title,
+            "with_card": card and card.title,
             "seconds": min((each.seconds for each in (plain, card) if each), default=None)}
 
 

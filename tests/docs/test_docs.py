@@ -41,7 +41,8 @@ def test_python_block_runs(source, capsys, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("source", blocks("sh"))
 def test_command_lines_parse(source):
-    lines = [shlex.split(line) for line in source.splitlines() if line.startswith("hotrow ")]
+    lines = [shlex.split(line, comments=True) for line in source.splitlines()
+             if line.startswith("hotrow ")]
     assert lines or "make" in source
     for _, command, *options in lines:
         parser = cli.Parser(prog="hotrow")
@@ -67,7 +68,7 @@ def runnable():
 @pytest.mark.parametrize("line", runnable())
 def test_commands_run(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+    assert cli.main(shlex.split(line, comments=True)[1:]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out
 
 
@@ -88,6 +89,19 @@ def test_the_workflow_calls_targets_of_the_makefile():
     targets += re.findall(r"target: (\w+),", text)
     makefile = (ROOT / "Makefile").read_text()
     assert targets and all(f"\n{target}:" in makefile for target in targets)
+
+
+def test_the_release_has_what_its_jobs_need():
+    """The site is where `make docs` puts it, a job waits for jobs that exist, and addresses are
+    those of actions alone."""
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    site = re.search(r"site_dir: (\S+)", (ROOT / "mkdocs.yml").read_text())[1]
+    assert f"{{path: {site}}}" in text and "make docs" in text and "://" not in text
+    jobs = re.findall(r"^  (\w+):$", text[text.index("jobs:"):], re.M)
+    needed = {name for names in re.findall(r"needs: \[(.*)\]", text) for name in names.split(", ")}
+    assert {"wheels", "sdist", "site", "check", "publish"} == {*jobs} and needed < {*jobs}
+    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.M)[1]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version), "the job `check` compares it with the tag"
 
 
 def referenced():

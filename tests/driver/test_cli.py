@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import hotrow
 import pytest
@@ -60,7 +61,12 @@ def test_only_the_chosen_command_is_imported(install):
 @pytest.mark.parametrize("error, text", [
     (hotrow.BatchError("id 7 is out\nof range"), "id 7 is out of range"),
     (ValueError("unknown preset 'x'"), "unknown preset 'x'"),
-    (FileNotFoundError(2, "No such file", "a.tsv"), "[Errno 2] No such file: 'a.tsv'"),
+    (FileNotFoundError(2, "No such file", "a.tsv"), "a.tsv: No such file; check the name"),
+    (PermissionError(13, "Permission denied", "a.tsv"),
+     "a.tsv: Permission denied; change its permissions, or name another"),
+    (FileExistsError(17, "File exists", "a"), "a: File exists; it is a file: name a folder"),
+    (OSError(28, "No space left on device", "a.pt"),
+     "a.pt: No space left on device; free some space, or name another place"),
     (ModuleNotFoundError("No module named 'polars'", name="polars"),
      "needs the module 'polars' of the extra 'torch', which is not installed: "
      "pip install 'hotrow[torch]'"),
@@ -97,6 +103,7 @@ def test_traceback_on_request(install, monkeypatch):
     (["goo"], "did you mean 'go'?"), (["gone"], "invalid choice: 'gone' (choose from"),
     (["go", "--count", "x"], "argument --count: invalid int value: 'x' (see hotrow go --help)"),
     (["go", "--what"], "unrecognized arguments: --what"),
+    (["--count", "4", "go"], "--count is no option of hotrow itself: options follow the command"),
 ])
 def test_wrong_arguments(install, capsys, arguments, text):
     install(subcommand("go", lambda options: 0))
@@ -124,7 +131,11 @@ def test_a_command_whose_extra_is_missing(install, capsys):
 
 def test_interrupt(install):
     install(subcommand("go", fails(KeyboardInterrupt())))
-    assert cli.main(["go"]) == 130
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        assert cli.main(["go"]) == 130
+        warnings.warn("hardware was not elaborated", stacklevel=1)
+    assert not shown
 
 
 def test_version(capsys):

@@ -188,7 +188,8 @@ def test_unknown_transport():
 
 @pytest.mark.parametrize("transport, options, message", [
     ("model", {"preset": "huge"}, "unknown preset 'huge'.*tiny"),
-    ("model", {"speed": 3}, "option it lacks.*speed.*preset"),
+    ("model", {"speed": 3}, "option it lacks.*speed.*takes preset, "),
+    ("cpu:0", {}, "'cpu' takes no address: write cpu, not cpu:0"),
     ("cpu", {"preset": "huge"}, "unknown preset 'huge'.*tiny"),
     ("cpu", {"threads": 0}, "threads must be 1 to 256, not 0"),
     ("cpu", {"threads": 100_000}, "threads must be 1 to 256, not 100000"),

@@ -122,7 +122,7 @@ def test_the_card_masters_the_bus_between_its_reset_and_close():
 
 
 @pytest.mark.parametrize("address, message", [
-    (None, "is no PCI function"), ("01:00.0", "as `lspci -D` prints"),
+    (None, "no PCI function was named: write domain"), ("01:00.0", "as `lspci -D` prints"),
     ("0000:01:00.8", "is no PCI function"), ("../../etc", "is no PCI function"),
     ("0000:02:00.0", "there is no PCI function 0000:02:00.0"),
 ])
@@ -370,7 +370,7 @@ def test_memory_that_the_card_cannot_reach(tmp_path, options, width, message):
 
 
 @pytest.mark.parametrize("spec, options, message", [
-    ("pcie", {}, "is no PCI function"),
+    ("pcie", {}, "no PCI function was named"),
     (f"pcie:{ADDRESS}", {"memory": "pinned"}, "memory must be 'vfio' or 'hugepages'"),
     (f"pcie:{ADDRESS}", {"bar": 3, "memory": "hugepages"}, "has no BAR 3"),
     (f"pcie:{ADDRESS}", {"memory": "hugepages"}, "expected a hotrow card of contract version"),

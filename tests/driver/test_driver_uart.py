@@ -83,7 +83,7 @@ def test_a_card_that_falls_silent(line):
 
 @pytest.mark.parametrize("address, options, message", [
     ("", {}, "no serial line was named"),
-    (":/nowhere/ttyUSB9", {}, "No such file"),
+    (":/nowhere/ttyUSB9", {}, "'uart': /nowhere/ttyUSB9: No such file.*; check the address"),
     (":/dev/null", {}, "/dev/null is not a serial line"),
     (":/dev/null", {"baud": 12345}, "does not support 12345 baud: choose one of"),
     (":/dev/null", {"patience": 0}, "is not a serial line"),

@@ -147,7 +147,7 @@ def test_a_slower_link_is_no_faster_and_a_measured_trainer_counts(capsys, tmp_pa
 
 @pytest.mark.parametrize("arguments, message", [
     (["--modes", "hotline,warp"], "not 'warp'"), (["--trainer", "abacus"], "unknown system"),
-    (["--trainer", "cpu-server"], "has no GPU"), (["--link", "fast"], "a number above 0"),
+    (["--trainer", "cpu-server"], "has no GPU"), (["--link", "pcie5"], "pcie5x16, or"),
     (["--workload", "m1"], "not both"), (["--batch-size", "4000"], "at most 1,024 samples"),
     (["--timeline", "/nowhere/out.json"], "cannot be written"),
     (["--trainer", "missing.json", "--modes", "hotline"], "missing.json"),

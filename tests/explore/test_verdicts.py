@@ -6,16 +6,25 @@ from pathlib import Path
 import pytest
 from hotrow.command.cli import main
 from hotrow_explore import cards, constants, systems, workloads
-from hotrow_explore.placements import DoesNotFit, Question, near_memory, scratchpipe, software
+from hotrow_explore.placements import (
+    PLACEMENTS,
+    DoesNotFit,
+    Question,
+    near_memory,
+    scratchpipe,
+    software,
+)
 from hotrow_explore.report import verdict_markdown
 from hotrow_explore.sweeps import cores_replaced, fastest, recommend, verdicts
 
 KNOWN, CARD = constants.load(), cards.find("alveo-u55c")
-BAGS = workloads.find("bags-of-80")
+BAGS, KAGGLE = workloads.find("bags-of-80"), workloads.find("criteo-kaggle")
 
 
-def question(work=BAGS, system="cpu-server", **values):
-    return Question(work, systems.find(system), KNOWN.replaced(**values), card=CARD)
+def question(work=BAGS, system="cpu-server", gpus=None, **values):
+    machine = systems.find(system)
+    return Question(work, machine if gpus is None else machine.changed(gpus=gpus),
+                    KNOWN.replaced(**values), card=CARD)
 
 
 def test_pooled_rows_by_hand():
@@ -70,12 +79,37 @@ def test_software_is_a_verdict_of_its_own():
     assert answer["cores_replaced"] is not None
 
 
-def test_the_map_is_the_page_of_the_documents(capsys):
-    """`hotrow explore --map > docs/verdicts.md` renders it."""
-    assert main(["explore", "--map", "--json"]) == 0
+@pytest.mark.parametrize("name", ["managed-memory", "static-cache", "fae", "frequency-cache",
+                                  "prefetching-cache", "software", "hotline", "scratchpipe"])
+def test_copies_of_hot_rows_exchange_gradients(name):
+    """Every cache holds the hot rows in each of the GPUs, which must stay equal."""
+    def exchanged(gpus):
+        parts = PLACEMENTS[name](question(KAGGLE, "zion", gpus)).parts
+        return sum(seconds for part, seconds in parts.items() if "replicas" in part)
+    assert exchanged(8) > exchanged(4) > exchanged(1) == 0
+
+
+def test_one_gpu_may_train_alone():
+    """Zion's GPUs exchange gradients through the host, which takes longer than this step."""
+    answer = recommend(question(KAGGLE, "zion"))
+    assert answer["without_card"] == "gpu-tables on one GPU" and answer["kind"] == "neither"
+    assert answer["seconds"] == PLACEMENTS["gpu-tables"](question(KAGGLE, "zion", gpus=1)).seconds
+
+
+def test_the_map_is_the_page_of_the_documents(capsys, tmp_path):
+    """`hotrow explore --map -o docs/images > docs/verdicts.md` renders it."""
+    assert main(["explore", "--map", "--json", "-o", str(tmp_path)]) == 0
     records = json.loads(capsys.readouterr().out)["verdicts"]
     assert len(records) == len(workloads.load()) * len(systems.load())
     assert {answer["kind"] for record in records
             for answer in record["by_free_cores"].values()} <= {"card", "software", "neither"}
-    page = Path(__file__).parents[2] / "docs" / "verdicts.md"
-    assert page.read_text() == verdict_markdown(records, "alveo-u55c")
+    docs = Path(__file__).parents[2] / "docs"
+    assert (docs / "verdicts.md").read_text() == verdict_markdown(records, "alveo-u55c")
+    drawn = (tmp_path / "verdicts.svg").read_text()
+    assert (docs / "images" / "verdicts.svg").read_text() == drawn
+    bars = {kind: drawn.split(f'class="{kind}" d="')[1].split('"')[0].count("M") - 1
+            for kind in ("card", "software", "neither", "misfit")}  # without the legend's
+    answers = [each for record in records for each in record["by_free_cores"].values()]
+    assert sum(bars.values()) == len(answers)
+    assert bars["card"] == sum(each["kind"] == "card" for each in answers)
+    assert bars["misfit"] == sum(each["seconds"] is None for each in answers)

@@ -39,10 +39,13 @@ def test_demo_tells_one_story(capsys, tmp_path):
     assert {"driver", "PLAN", "GATHER", "SCATTER", "step"} <= names
 
 
-def test_a_slip_shows_before_the_software_trains(capsys, monkeypatch):
+@pytest.mark.parametrize("slip, message", [
+    (["--transport", "smi"], "unknown transport 'smi'"), (["--preset", "ecp6"], "unknown preset"),
+    (["--timeline", "/nowhere/a.json"], "there is no folder /nowhere")])
+def test_a_slip_shows_before_the_software_trains(capsys, monkeypatch, slip, message):
     monkeypatch.setattr("hotrow.torch.training.train.train", None)
-    code, _, err = demo(capsys, "--transport", "smi", *QUICK)
-    assert code == 2 and "unknown transport 'smi'" in err and err.count("\n") == 1
+    code, _, err = demo(capsys, *QUICK, *slip)
+    assert code == 2 and message in err and err.count("\n") == 1
 
 
 def test_json_is_one_object_and_nothing_else(capsys):

@@ -101,12 +101,15 @@ def test_a_bag_that_no_length_can_tell(monkeypatch):
     ({"label": "buy"}, "no column 'buy'"),
     ({"dense": ("weight",)}, "no column 'weight'"),
     ({"bag": "basket"}, "no column 'basket'"),
-    ({"ids": ("price",)}, "column 'price', line 2: expected an integer, not '1.5'"),
-    ({"label": "user"}, "column 'user', line 3: a label is 0 or 1, not '2'"),
+    ({"ids": ("price",)}, "column 'price', line 2: expected an integer of 64 bits, not '1.5'"),
+    ({"ids": ("item",), "label": "user"}, "'user', line 3: a label is 0 or 1, not '2': name ano"),
+    ({"label": "user"}, "column 'user' is the label: leave it out of --ids"),
+    ({"dense": ("price", "click")}, "column 'click' is the label: leave it out of --dense"),
+    ({"ids": ("user", "item", "user")}, "--ids names column 'user' twice: leave one of them out"),
     ({"label": "visit"}, "column 'visit', line 2: a label is 0 or 1, not 'a'"),
     ({"dense": ("visit",)}, "column 'visit', line 2: expected a finite number, not 'a'"),
     ({"rows": (3, 7)}, "column 'item', line 2: id 7 in a table of 7 rows"),
-    ({"ids": ("visit",)}, "expected an integer, not 'a': hotrow train takes any id with --any-ids"),
+    ({"ids": ("visit",)}, "expected an integer of 64 bits, not 'a': hotrow train takes any id "),
     ({"rows": (3,)}, "1 row counts for 2 id columns"),
 ])
 def test_wrong_columns(log, changes, message):
@@ -115,12 +118,12 @@ def test_wrong_columns(log, changes, message):
 
 
 @pytest.mark.parametrize("cell, message", [
-    ("-4", "an id cannot be negative, not '-4'"),
+    ("-4", "an id is at least 0, not '-4'"),
     ("", "expected an id, the cell is empty: hotrow train takes any id with --any-ids ROWS"),
     ("4294967296", "an id is at most 4294967295, unless --hash-rows N hashes the ids, not "
      "'4294967296': hotrow train takes any id with --any-ids ROWS --mode scratchpipe"),
-    ("99999999999999999999", "expected an integer, not '99999999999999999999'"),
-    ("1e3", "expected an integer, not '1e3'"),
+    ("99999999999999999999", "expected an integer of 64 bits, not '99999999999999999999'"),
+    ("1e3", "expected an integer of 64 bits, not '1e3'"),
 ])
 def test_wrong_ids(tmp_path, cell, message):
     path = tmp_path / "log.tsv"
@@ -133,7 +136,9 @@ def test_wrong_ids(tmp_path, cell, message):
     ("", "is empty"),
     ("click|user\n0|1\n", "no column 'user': .*: separate columns by tabs, commas or semicolons"),
     ("click\tuser\titem\tprice\n", "has a header and no rows"),
-    ("click\tuser\titem\tprice\n0\t1\t2\t3\t4\t5\n", "no table of columns separated by"),
+    ("click\tuser\titem\tprice\n0\t1\t2\t3\t4\t5\n", "a line has more cells than the first"),
+    ("click,user,item,price\n0,\"1,2,3\n", "a quote has no end"),
+    ("click\tuser\r0\t1\r", "end with a carriage return alone: end them with a line feed"),
 ])
 def test_wrong_files(tmp_path, content, message):
     path = tmp_path / "log.tsv"
@@ -199,9 +204,17 @@ def test_parquet(tmp_path):
 
 
 @pytest.mark.parametrize("content, message", [
-    (b"user\0price\n1\0" + b"2\n", "is no text"), (b"PAR1 and no more", "no table of columns"),
-    (bytes(range(128, 256)) * 9, "no table of columns"), (None, "is a folder: name a file in it")],
-    ids=["zeros", "damaged Parquet", "no UTF-8", "folder"])
+    (b"user\0price\n1\0" + b"2\n", "is no text in UTF-8: expected columns separated"),
+    (bytes(range(128, 256)) * 9, "is no text in UTF-8"),
+    ("user,caf\u00e9\n1,2\n".encode("latin-1"), "iconv -f latin1 -t utf-8 converts older text"),
+    ("user,name\n1,caf\u00e9\n".encode("latin-1"), "iconv -f latin1 -t utf-8 converts older text"),
+    ("user,price\n1,2\n".encode("utf-16"), "is no text in UTF-8"),
+    (b"PK\3\4" + bytes(9), "a zip archive or a spreadsheet: unpack it, or save it as text"),
+    (b"BZh91AY", "is packed by bzip2: unpack it"), (b"\x28\xb5\x2f\xfd", "is packed by zstd"),
+    (b"PAR1 and no more", "the file is cut"), (None, "is a folder: name a file in it"),
+    (gzip.compress(b"user\n1\n" * 99)[:-9], "no complete gzip file: copy or pack it again")],
+    ids=["zeros", "no UTF-8", "Latin-1", "Latin-1 below", "UTF-16", "zip", "bzip2", "zstd",
+         "damaged Parquet", "folder", "cut gzip"])
 def test_what_is_no_table(tmp_path, content, message):
     path = tmp_path / "log"
     path.mkdir() if content is None else path.write_bytes(content)
@@ -216,9 +229,29 @@ def test_a_name_with_a_slip(spec, meant):
         open_trace(spec)
 
 
+def test_a_column_of_lists(tmp_path):
+    path = tmp_path / "log.parquet"
+    polars.DataFrame({"user": [7, 9], "tags": [[1], [2, 3]]}).write_parquet(path)
+    with pytest.raises(TraceError, match=r"column 'tags' of .* has lists: write a line for each"):
+        open_trace(str(path), ["user", "tags"])
+
+
+@pytest.mark.parametrize("text", [
+    "\ufeffuser,item\n1,2\n", "user , item\r\n1, 2\r\n", '"user";"item"\n"1";"2"\n'],
+    ids=["byte order mark", "spaces and Windows line ends", "quotes"])
+def test_text_of_other_programs(tmp_path, text):
+    path = tmp_path / "log.csv"
+    path.write_bytes(text.encode())
+    assert open_trace(str(path), ["user", "item"]).batch(0, 1).ids.tolist() == [[1, 2]]
+
+
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(TraceError, match=r"no trace file .*nothing\.tsv"):
         open_log(str(tmp_path / "nothing.tsv"))
+    with pytest.raises(TraceError, match="a file of this machine, download it first"):
+        open_log("https://example.com/log.tsv")
+    with pytest.raises(TraceError, match="names no file: write criteo:FILE"):
+        open_trace("criteo:")
 
 
 def criteo_line(label, first_dense, first_hex, last_hex):

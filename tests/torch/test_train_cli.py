@@ -174,8 +174,9 @@ def test_a_failed_check_is_the_exit_code(hotrow, log, monkeypatch):
     (["--optimizer", "adam"], "invalid choice: 'adam'"),
     (["--ids", "user,shop"], "no column 'shop': there are click, user, item, price, visit"),
     (["--ids", "user,,item"], "expected names separated by commas"),
-    (["--ids", "price"], "column 'price', line 2: expected an integer, not '0.5'"),
-    (["--label", "item"], "column 'item', line 4: a label is 0 or 1, not '4'"),
+    (["--ids", "price"], "column 'price', line 2: expected an integer of 64 bits, not '0.5'"),
+    (["--label", "price"], "column 'price', line 2: a label is 0 or 1, not '0.5'"),
+    (["--label", "item"], "column 'item' is the label: leave it out of --ids"),
     (["--slots", "32769"], "--slots 32769 is 32,769 rows of 64 bytes, and the card's directory"),
     (["--slots", "0"], "expected an integer of at least 1, not '0'"),
     (["--hot-budget", "2MB", "--slots", "5"], "not allowed with argument"),
@@ -196,7 +197,7 @@ def test_bad_input_is_one_line(hotrow, log, changes, message):
 @pytest.mark.parametrize("content, message", [
     ("", "is empty"),
     ("click\tuser\titem\n", "is empty: it has a header and no rows"),
-    ("click\tuser\titem\n0\t1\t-3\n", "column 'item', line 2: an id cannot be negative, not '-3'"),
+    ("click\tuser\titem\n0\t1\t-3\n", "column 'item', line 2: an id is at least 0, not '-3'"),
     (None, "no trace file"),
 ])
 def test_bad_files_are_one_line(hotrow, tmp_path, content, message):
@@ -205,6 +206,17 @@ def test_bad_files_are_one_line(hotrow, tmp_path, content, message):
         path.write_text(content)
     expect_refusal(hotrow, ["--trace", path, "--ids", "user,item", "--label", "click", *MODEL],
                    message)
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--timeline", "/nowhere/t.json"], "--timeline: .* there is no folder /nowhere; make it"),
+    (["--mode", "scratchpipe", "--checkpoint", "/"], "/ cannot be written: it is a folder"),
+    (["--checkpoint", "run.pt"], "--checkpoint is for modes scratchpipe .*: add --mode scratch"),
+    (["--preset", "nosuch"], "unknown preset 'nosuch'"),
+])
+def test_options_are_refused_before_the_trace_is_read(hotrow, monkeypatch, options, message):
+    monkeypatch.setattr("hotrow.torch.training.options.open_trace", None)
+    expect_refusal(hotrow, ["--trace", "log.tsv", *options], message)
 
 
 def test_a_label_is_needed(hotrow, log):

@@ -1,9 +1,11 @@
 """The `hotrow` command: finds its subcommands by entry point and prints errors on one line."""
 
 import argparse
+import errno
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -16,6 +18,12 @@ from ..contract.extras import DISTRIBUTION, advice
 
 GROUP = "hotrow.commands"
 USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+REMEDIES = {  # of errors of the operating system that name a file
+    errno.ENOENT: "check the name", errno.EPERM: "name another",
+    errno.EACCES: "change its permissions, or name another",
+    errno.EROFS: "name another place", errno.EEXIST: "it is a file: name a folder",
+    errno.ENOTDIR: "a part of it is a file: name a folder", errno.EISDIR: "name a file in it",
+    errno.ENOSPC: "free some space, or name another place"}
 TRACEBACK = "HOTROW_TRACEBACK"  # environment variable: show errors with their traceback
 
 
@@ -67,6 +75,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     except SystemExit as finished:  # argparse: --help, --version, wrong arguments
         return finished.code if isinstance(finished.code, int) else int(finished.code is not None)
     except KeyboardInterrupt:
+        warnings.simplefilter("ignore")  # of what it left undone, such as hardware half elaborated
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -100,6 +109,8 @@ def _run(arguments: list[str]) -> int:
         from argcomplete import autocomplete  # of the extra 'completion'
 
         autocomplete(parser)  # which ends the process
+    if arguments and arguments[0][:1] == "-" and arguments[0] not in ("-h", "--help", "--version"):
+        parser.error(f"{arguments[0]} is no option of hotrow itself: options follow the command")
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         named = list(takewhile(lambda word: not word.startswith("-"), arguments))
@@ -118,6 +129,8 @@ def _lacks_memory(error: object) -> bool:
 
 def _complain(error: object) -> int:
     text = advice(error) if isinstance(error, ModuleNotFoundError) else str(error)
+    if isinstance(error, OSError) and error.filename and (help := REMEDIES.get(error.errno or 0)):
+        text = f"{error.filename}: {error.strerror}; {help}"
     if _lacks_memory(error):
         text = (f"not enough memory ({text}): a table has a row for every id up to the largest of "
                 f"its column; number the ids from 0, hash them with --hash-rows N, let hotrow "

@@ -98,11 +98,27 @@ def check_writable(path: str | Path) -> None:
     path = Path(path)
     folder = path.absolute().parent
     if not folder.is_dir():
-        raise Error(f"{path} cannot be written: there is no folder {folder}")
+        raise Error(f"{path} cannot be written: there is no folder {folder}; make it, or name "
+                    "another")
     if path.is_dir():
-        raise Error(f"{path} cannot be written: it is a folder")
+        raise Error(f"{path} cannot be written: it is a folder; name a file in it")
     if not os.access(path if path.exists() else folder, os.W_OK):
-        raise Error(f"{path} cannot be written: permission denied")
+        raise Error(f"{path} cannot be written: permission denied; name a file elsewhere")
+
+
+def check_folder(path: str | Path) -> None:
+    """Refuse a folder that the run could not make or fill at its end.
+
+    Raises
+    ------
+    Error
+    """
+    path = Path(path)
+    above = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    if not above.is_dir():
+        raise Error(f"{path} cannot be a folder: {above} is a file; name another folder")
+    if not os.access(above, os.W_OK):
+        raise Error(f"{path} cannot be written: permission denied; name a folder elsewhere")
 
 
 def free_memory() -> int:

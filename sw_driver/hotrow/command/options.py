@@ -2,11 +2,14 @@
 
 import argparse
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..contract.errors import Error
 from ..contract.geometry import PRESETS
+from .limits import check_folder, check_writable
 
 DEFAULT_PRESET = "ecp5"
 TRACES = ("zipf:S[:rows], drift:S[:rows[:period]], uniform[:rows], single, criteo-shape[:S], "
@@ -64,6 +67,24 @@ def window(text: str) -> tuple[int, int]:
     if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
         raise argparse.ArgumentTypeError(f"expected PAST,FUTURE, two integers, not {text!r}")
     return int(parts[0]), int(parts[1])
+
+
+def output_file(text: str) -> str:
+    """A file that can be written."""
+    return _checked(text, check_writable)
+
+
+def output_folder(text: str) -> Path:
+    """A folder that exists or can be made."""
+    return Path(_checked(text, check_folder))
+
+
+def _checked(text: str, check: Callable[[str], None]) -> str:
+    try:
+        check(text)
+    except Error as refused:
+        raise argparse.ArgumentTypeError(str(refused)) from None
+    return text
 
 
 @dataclass(frozen=True)

@@ -104,13 +104,18 @@ def open_transport(spec: str, **options: Any) -> Transport:
         factory = entry.load()
     except ModuleNotFoundError as missing:
         raise TransportError(f"transport {name!r} {advice(missing)}") from missing
+    signature = inspect.signature(factory)
+    if address and "address" not in signature.parameters:
+        raise TransportError(f"transport {name!r} takes no address: write {name}, not {spec}")
     try:
-        inspect.signature(factory).bind(**options)
+        signature.bind(**options)
     except TypeError as wrong:
         raise TransportError(f"transport {name!r} was given an option it lacks: {wrong}; "
-                             f"it takes {inspect.signature(factory)}") from wrong
+                             f"it takes {', '.join(signature.parameters)}") from wrong
     try:
         transport: Transport = factory(**options)
     except (ValueError, OSError, RuntimeError) as refusal:
-        raise TransportError(f"transport {name!r}: {refusal}") from refusal
+        text = (f"{address}: {refusal.strerror}; check the address, and that the card is connected"
+                if isinstance(refusal, OSError) and address else str(refusal))
+        raise TransportError(f"transport {name!r}: {text}") from refusal
     return transport

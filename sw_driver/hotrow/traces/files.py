@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # which takes long to load
     import polars
 
 LARGEST_ID, LARGEST_HASHED = 2**32 - 1, 2**63 - 1
+_PACKED = {b"PK\3\4": "a zip archive or a spreadsheet", b"BZh": "packed by bzip2",
+           b"\xfd7zXZ": "packed by xz", b"\x28\xb5\x2f\xfd": "packed by zstd"}
 _ANY_IDS = "hotrow train takes any id with --any-ids ROWS --mode scratchpipe"
 
 
@@ -31,41 +33,58 @@ def read_text(path: str | Path, header: bool) -> "polars.DataFrame":
     Returns
     -------
     polars.DataFrame
-        String columns; an empty cell is null. Nested columns of Parquet are left out.
+        String columns; an empty cell is null. Nested columns of Parquet are as they are.
     """
     path = Path(path)
     if path.is_dir():
         raise TraceError(f"{path} is a folder: name a file in it")
     if not path.is_file():
-        raise TraceError(f"no trace file {path}")
+        raise TraceError(f"no trace file {path}" + (
+            ": a trace is a file of this machine, download it first" * (":/" in str(path))))
     try:
         import polars
     except ModuleNotFoundError as missing:
         raise TraceError(f"reading a trace file {advice(missing)}") from missing
     try:
-        if (first := _first_line(path)).startswith(b"PAR1"):
-            frame = polars.read_parquet(path)
-            frame = frame.select(name for name, dtype in frame.schema.items()
-                                 if not dtype.is_nested()).cast(polars.String)
-        else:
-            if b"\0" in first:
-                raise TraceError(f"{path} is no text: expected columns separated by tabs, commas "
-                                 "or semicolons, or Parquet")
-            separator = next(filter(first.decode().count, "\t;,"), "\t")
-            frame = polars.read_csv(path, separator=separator, has_header=header,
-                                    infer_schema=False,
-                                    quote_char=None if separator == "\t" else '"')
+        first = _first_line(path)
+        frame = (_parquet(path) if first.startswith(b"PAR1") else
+                 _separated(path, _checked(path, first), header))
     except polars.exceptions.NoDataError:
-        raise TraceError(f"{path} is empty") from None
-    except (polars.exceptions.PolarsError, OSError, EOFError, zlib.error,
-            UnicodeDecodeError) as error:
+        raise TraceError(f"{path} is empty: expected a line for each sample") from None
+    except (OSError, EOFError, zlib.error) as error:
+        if getattr(error, "errno", None):  # of the system: no permission, for example
+            raise
+        raise TraceError(f"{path} is no complete gzip file: copy or pack it again ({error})"
+                         ) from None
+    except polars.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
-        raise TraceError(f"{path} is no table of columns separated by tabs, commas "
-                         f"or semicolons: {reason}") from None
+        if "utf-8" in reason:
+            raise _no_text(path) from None
+        raise TraceError(f"{path} is no table of columns: a line has more cells than the first, a "
+                         f"quote has no end, or the file is cut ({reason})") from None
     if not frame.height:
         raise TraceError(f"{path} is empty: it has a header and no rows" if header
-                         else f"{path} is empty")
+                         else f"{path} is empty: expected a line for each sample")
     return frame
+
+
+def _parquet(path: Path) -> "polars.DataFrame":
+    import polars
+
+    frame = polars.read_parquet(path)
+    return frame.select(name if dtype.is_nested() else polars.col(name).cast(polars.String)
+                        for name, dtype in frame.schema.items())
+
+
+def _separated(path: Path, first: str, header: bool) -> "polars.DataFrame":
+    import polars
+
+    separator = next(filter(first.count, "\t;,"), "\t")
+    frame = polars.read_csv(path, separator=separator, has_header=header, infer_schema=False,
+                            quote_char=None if separator == "\t" else '"')
+    names = [name.strip() for name in frame.columns]
+    return frame.rename(dict(zip(frame.columns, names, strict=True))
+                        ) if len({*names}) == len(names) else frame
 
 
 def _first_line(path: Path) -> bytes:
@@ -73,6 +92,28 @@ def _first_line(path: Path) -> bytes:
         packed = file.read(2) == b"\x1f\x8b"
     with (gzip.open if packed else open)(path, "rb") as file:
         return file.readline(1 << 20)
+
+
+def _checked(path: Path, first: bytes) -> str:
+    """The first line as text."""
+    for magic, kind in _PACKED.items():
+        if first.startswith(magic):
+            raise TraceError(f"{path} is {kind}: unpack it, or save it as text or Parquet")
+    try:
+        text = first.decode()
+    except UnicodeDecodeError:
+        raise _no_text(path) from None
+    if "\0" in text:
+        raise _no_text(path)
+    if "\r" in text.rstrip("\r\n"):
+        raise TraceError(f"{path} has lines that end with a carriage return alone: end them with a "
+                         "line feed, as tr '\\r' '\\n' does")
+    return text
+
+
+def _no_text(path: Path) -> TraceError:
+    return TraceError(f"{path} is no text in UTF-8: expected columns separated by tabs, commas or "
+                      "semicolons, or Parquet; iconv -f latin1 -t utf-8 converts older text")
 
 
 def integers(text: "polars.Series", name: str, first_line: int,
@@ -102,7 +143,7 @@ def integers(text: "polars.Series", name: str, first_line: int,
     numbers = cells.str.to_integer(base=base, strict=False)
     wrong = (numbers.is_null() & text.is_not_null()).arg_true()
     if len(wrong):
-        kind = "an integer" if base == 10 else f"a base-{base} number"
+        kind = "an integer of 64 bits" if base == 10 else f"a base-{base} number"
         raise _cell(name, first_line, wrong[0], text[int(wrong[0])], f"expected {kind}",
                     f": {_ANY_IDS}; or number the values from 0, as pandas.factorize does"
                     if base == 10 else "")
@@ -139,7 +180,7 @@ def ids(text: "polars.Series", name: str, first_line: int,
     missing = text.is_null().to_numpy()
     checks = (
         (missing, "expected an id, the cell is empty"),
-        (numbers < 0, "an id cannot be negative"),
+        (numbers < 0, "an id is at least 0"),
         (numbers > (LARGEST_ID if hash_rows is None else LARGEST_HASHED),
          f"an id is at most {LARGEST_ID}, unless --hash-rows N hashes the ids"),
     )
@@ -157,7 +198,8 @@ def labels(text: "polars.Series", name: str, first_line: int) -> NDArray[np.floa
     if wrong.any():
         at = int(wrong.argmax())
         raise _cell(name, first_line, at, text[at],
-                    "a label is 0 or 1" + ("" if text[at] else ", the cell is empty"))
+                    "a label is 0 or 1" + ("" if text[at] else ", the cell is empty"),
+                    ": name another column with --label, or map its values to 0 and 1")
     return numbers.astype(np.float32)
 
 

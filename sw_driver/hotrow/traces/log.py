@@ -1,7 +1,7 @@
 """Traces from tab- or comma-separated files with a header."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from . import files
 from .scaling import signed_log1p
 from .trace import Ids, StoredTrace, TraceError, rows_for_any
+
+if TYPE_CHECKING:  # which takes long to load
+    import polars
 
 LONGEST_BAG = np.iinfo(np.uint16).max
 FIRST_LINE = 2  # the header is line 1
@@ -106,10 +109,7 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
     if not ids:
         raise TraceError(f"no id columns of {path} were named: choose some with --ids; there are "
                          f"{there}")
-    for name in (*ids, *dense, *((label,) if label else ()), *((bag,) if bag else ())):
-        if name not in frame.columns:
-            raise TraceError(f"{path} has no column {name!r}: there are {there}" + (
-                ": separate columns by tabs, commas or semicolons" * (frame.width == 1)))
+    _check_columns(path, frame, ids, dense, label, bag)
     numbers: Ids
     if any_ids is not None:
         numbers = np.stack([files.any_ids(frame[name]) for name in ids], axis=1)
@@ -128,6 +128,24 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
         key = frame[bag].fill_null("").to_numpy()
         numbers, lengths, features, clicks = group(key, numbers, features, clicks)
     return StoredTrace(str(path), ids, numbers, features, clicks, lengths, rows)
+
+
+def _check_columns(path: str, frame: "polars.DataFrame", ids: Sequence[str], dense: Sequence[str],
+                   label: str | None, bag: str | None) -> None:
+    for name in (*ids, *dense, *filter(None, (label, bag))):
+        if name not in frame.columns:
+            raise TraceError(f"{path} has no column {name!r}: there are {', '.join(frame.columns)}"
+                             + (": separate columns by tabs, commas or semicolons"
+                                * (frame.width == 1)))
+        if frame.schema[name].is_nested():
+            raise TraceError(f"column {name!r} of {path} has lists: write a line for each element, "
+                             "and let --bag group the lines of a sample")
+    for option, names in (("--ids", ids), ("--dense", dense)):
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise TraceError(f"{option} names column {twice[0]!r} twice: leave one of them out")
+        if label in names:
+            raise TraceError(f"column {label!r} is the label: leave it out of {option}, since a "
+                             "model that reads it has nothing to learn")
 
 
 def _check_rows(ids: Sequence[str], numbers: Ids, rows: Sequence[int]) -> None:

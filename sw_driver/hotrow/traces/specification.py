@@ -70,6 +70,8 @@ def open_trace(spec: str, ids: Sequence[str] = (), label: str | None = None,
         raise TraceError(f"trace {spec!r} has columns of its own: leave --ids, --label, --dense "
                          "and --bag out")
     if kind == "criteo":
+        if not any(arguments):
+            raise TraceError(f"trace {spec!r} names no file: write criteo:FILE")
         return open_criteo(spec.partition(":")[2], hash_rows, any_ids)
     if hash_rows or any_ids:
         raise TraceError(f"trace {spec!r} is generated, with ids from 0: leave "

@@ -67,11 +67,12 @@ class Checkpoint:
             # Mapped: a table may be larger than memory.
             parts = torch.load(self.path, weights_only=True, mmap=True)
         except FileNotFoundError:
-            raise Error(f"there is no checkpoint {self.path}") from None
+            raise Error(f"there is no checkpoint {self.path}: name a file that was saved") from None
         except Error:
             raise
         except Exception as error:
-            raise Error(f"{self.path} is no checkpoint: {error}") from error
+            raise Error(f"{self.path} is no checkpoint: {error}; name a file that was saved"
+                        ) from error
         if not isinstance(parts, dict) or parts.pop("format", None) != _FORMAT:
             raise Error(f"{self.path} is no checkpoint of this format ({_FORMAT})")
         return parts

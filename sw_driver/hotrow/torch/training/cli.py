@@ -72,13 +72,14 @@ def add_options(parser: argparse.ArgumentParser, default: TrainOptions) -> None:
         help="batches beyond the one that is planned whose rows keep their slots")
     add("--workers", type=natural, default=default.workers,
         help="threads that move rows while others train")
-    add("--checkpoint", metavar="FILE", help="file to write the run to, whole or not at all")
+    add("--checkpoint", metavar="FILE", type=shared.output_file,
+        help="file to write the run to, whole or not at all")
     add("--checkpoint-every", type=positive, metavar="BATCHES", default=default.checkpoint_every,
         help="batches from one checkpoint to the next")
     add("--resume", metavar="FILE", help="checkpoint to continue, with the options of its run")
     parser.add_argument("--timeline", metavar="FILE", default=default.timeline,
-                        help="write every command of the card and every step of the trainer as a "
-                        "trace for ui.perfetto.dev and chrome://tracing")
+                        type=shared.output_file, help="write every command of the card and every "
+                        "step of the trainer as a trace for ui.perfetto.dev and chrome://tracing")
     parser.add_argument("--eval-every", type=positive, metavar="BATCHES",
                         help="report loss and AUC of every so many batches")
     shared.add_json(parser)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from ...command.options import DEFAULT_PRESET, HotBudget
 from ...contract.errors import Error
+from ...contract.geometry import preset
 from ...traces import Trace, open_trace
 
 MODES = ("hotline", "resident", "scratchpipe", "freqcache")
@@ -69,10 +70,7 @@ class TrainOptions:
         if self.any_ids and self.mode not in CACHED:
             raise Error(f"--any-ids is for modes {' and '.join(CACHED)}, not {self.mode}: add "
                         f"--mode {CACHED[0]}")
-        trace = open_trace(self.trace, self.ids, self.label, self.dense, self.bag, seed=self.seed,
-                           hash_rows=self.hash_rows, any_ids=self.any_ids)
-        if not trace.labelled:
-            raise Error(f"training needs a label: name the column of {self.trace} with --label")
+        preset(self.preset)
         if self.mode != "hotline" and self.relearn_every:
             raise Error(f"mode {self.mode} has no hot rows to learn again: leave --relearn-every "
                         "out")
@@ -83,7 +81,12 @@ class TrainOptions:
                 raise Error("mode resident uses no card: leave --timeline out")
             for name in ("policy", "checkpoint", "resume"):
                 if getattr(self, name):
-                    raise Error(f"--{name} is for modes {' and '.join(CACHED)}, not {self.mode}")
+                    raise Error(f"--{name} is for modes {' and '.join(CACHED)}, not {self.mode}: "
+                                f"add --mode {CACHED[0]}, or leave it out")
+        trace = open_trace(self.trace, self.ids, self.label, self.dense, self.bag, seed=self.seed,
+                           hash_rows=self.hash_rows, any_ids=self.any_ids)
+        if not trace.labelled:
+            raise Error(f"training needs a label: name the column of {self.trace} with --label")
         if self.mode == "hotline" and self.total_batches(trace) < 2:
             raise Error(f"hotline learns on the first batch and needs at least 2, but {self.trace} "
                         f"gives 1 batch of {self.batch_size}: lower --batch-size")

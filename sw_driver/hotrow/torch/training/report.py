@@ -37,8 +37,9 @@ def print_tables(result: dict[str, Any]) -> None:
 def _title(result: dict[str, Any]) -> str:
     if result["mode"] != "hotline":
         return f"{result['slots']:,} slots, policy {result['policy']}"
-    return (f"Hot rows, learned on the first {result['learning_batches']} batches, rated on the "
-            f"others")
+    learned = result["learning_batches"]
+    return ("Hot rows, learned on the first "
+            f"{'batch' if learned == 1 else f'{learned} batches'}, rated on the others")
 
 
 def _section(console: Console, title: str, table: Table) -> None:

@@ -24,7 +24,8 @@ def find_function(address: str | None, sysfs: Path = SYSFS) -> Path:
         If `address` is malformed, or there is no such function.
     """
     if not address or not _ADDRESS.fullmatch(address):
-        raise ValueError(f"{address!r} is no PCI function: write domain, bus, device and function "
+        named = f"{address!r} is no PCI function" if address else "no PCI function was named"
+        raise ValueError(f"{named}: write domain, bus, device and function "
                          f"as `lspci -D` prints them, pcie:0000:01:00.0")
     folder = sysfs / address
     if not folder.is_dir():
