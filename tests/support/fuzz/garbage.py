@@ -37,8 +37,8 @@ def garbage_memories(verilog: str) -> str:
 
 
 def open_garbage(change=lambda verilog: verilog, **options):
-    """A device as of `open_transport`, of changed Verilog, with such memories."""
+    """A device as of `open_transport`, with such memories, and with changes of its Verilog."""
     emitted = build.cached_verilog
-    with patch.object(build, "cached_verilog", lambda *arguments: garbage_memories(
-            change(emitted(*arguments)))):
+    with patch.object(build, "cached_verilog", lambda *arguments: change(
+            garbage_memories(emitted(*arguments)))):
         return open_transport(**options)

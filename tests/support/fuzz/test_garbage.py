@@ -9,8 +9,6 @@ from tests.support.fuzz import plan_soak, soak
 from tests.support.fuzz.garbage import garbage_memories, open_garbage
 from tests.support.fuzz.sessions import Mismatch
 
-OLD = ".READS_OLD(32'd1)"
-
 
 def test_memories_are_replaced():
     changed = garbage_memories(f"module one;\nendmodule\n{RAM_VERILOG}")
@@ -28,11 +26,10 @@ def test_garbage_makes_no_difference(module, total):
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_collision_that_matters_is_found():
-    """Memories that need the old data of a collision, without it."""
+def test_inverted_data_that_is_used_is_found():
+    """Reads of the row at the write port's address are inverted although nothing is written."""
     def wrong(verilog):
-        assert OLD in verilog
-        return verilog.replace(OLD, OLD.replace("1)", "0)"))
+        return verilog.replace("|write_enable && write_address ==", "write_address ==")
 
-    with pytest.raises(Mismatch):
+    with pytest.raises((Mismatch, TimeoutError)):  # here the queue stalls
         plan_soak.soak(100_000, card="tiny", open_device=partial(open_garbage, wrong))
