@@ -184,6 +184,30 @@ def test_soft_reset_stops_queues_and_keeps_registrations(card):
     assert card.run("move", opcode=Opcode.NOP)["sequence"] == 1
 
 
+@pytest.mark.parametrize("how", ["soft reset", "enabled again"])
+@pytest.mark.parametrize("command", [{"opcode": BAD}, {"opcode": Opcode.WAIT, "value": 1}],
+                         ids=["halted", "waiting"])
+@pytest.mark.parametrize("queue", ["lookup", "move"])
+def test_a_restart_forgets_what_stopped_a_queue(card, queue, command, how):
+    card.enable(queue, halt_on_error=True)
+    for _ in range(3):
+        card.submit(queue, **command)
+    card.ring(queue)
+    settle(card, queue)
+    assert card.read(f"{queue}_STATE") in (HALTED | Status.BAD_OPCODE << 8, BUSY | WAITING)
+    if how == "soft reset":
+        card.write("CONTROL", 0b111)
+        card.await_ready()
+    else:
+        card.write(f"{queue}_CONTROL", 0)
+    card.enable(queue, halt_on_error=True)
+    for register in ("TAIL", "HEAD", "COMPLETED", "STATE"):
+        assert card.read(f"{queue}_{register}") == 0, register
+    for sequence in range(1, 4):
+        assert card.run(queue, opcode=Opcode.NOP)["sequence"] == sequence
+    assert card.read(f"{queue}_STATE") == 0
+
+
 def test_interrupt_bits_are_set_by_completions_and_cleared_by_the_host(card):
     assert card.read("INTERRUPT") == 0
     card.run("lookup", opcode=Opcode.NOP)
