@@ -123,7 +123,7 @@ def test_options_that_ranks_do_not_take(one_rank, path, options, message):
 def test_what_ranks_do_together_is_not_copied_or_split(one_rank):
     with ShardedEmbeddingBagCollection([TableConfig("user", 10, 4)], "model") as shared:
         for call in (shared.parts, lambda: pickle.dumps(shared)):
-            with pytest.raises(Error, match="of several processes train|cannot be copied"):
+            with pytest.raises(Error, match=r"of several processes train|cannot be copied"):
                 call()
 
 
