@@ -8,7 +8,8 @@
 # make hostile   random commands and register writes on the simulated card: minutes
 # make mutants   plant single faults in the source and run the tests that should notice them
 # make coverage  what the tests execute of hardware and driver, in docs/coverage.md: an hour
-# make regress   lint and the whole suite: all sizes and seeds of what takes long
+# make regress   lint, and what make test leaves out: further sizes, seeds and combinations
+# make nightly   whole boards in simulation, the driver on them, suites under sanitizers: hours
 # make route     synthesise, place and route each board, and the card alone: hours
 # Each sets up its own virtual environment in .venv first and says what is missing.
 
@@ -17,7 +18,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test quick formal soak plan-soak hostile mutants coverage regress route lint docs generated clean prerequisites
+.PHONY: demo test quick formal soak plan-soak hostile mutants coverage regress nightly route lint \
+	docs generated clean prerequisites
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.installed-demo
@@ -49,7 +51,10 @@ plan-soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.support.fuzz.plan_soak $(ARGS)
 
 regress: lint
-	$(BIN)/python -m pytest -m "not formal and not route" $(ARGS)
+	$(BIN)/python -m pytest -m "long and not nightly and not formal and not route" $(ARGS)
+
+nightly: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m nightly $(ARGS)
 
 route: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m route $(ARGS)

@@ -14,7 +14,7 @@ from tests.boards.simulated_board import PATIENCE, open_board
 from tests.driver.conftest import pairs, random_ids, register_tables, usable
 from tests.driver.links import declared_transports
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.nightly, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from tests.boards.simulated_board import PATIENCE, open_board_with_dram
 from tests.driver.links import declared_transports
 
 pytestmark = [
-    pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600), needs_litedram]
+    pytest.mark.slow, pytest.mark.long, pytest.mark.nightly, pytest.mark.timeout(3600),
+    needs_litedram]
 WINDOWS = ((1, 2, 3), (2, 4, 4))  # working read delays, different for each lane
 _STAGING_SHARE = 1 << 13  # of the card's memory: little to send over a slow line
 

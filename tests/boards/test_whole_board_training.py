@@ -22,7 +22,7 @@ from tests.support.pcie.served_card import served_card
 torch = pytest.importorskip("torch")
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig  # noqa: E402
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.nightly, pytest.mark.timeout(3600)]
 CARD = preset("ecp5")
 TABLES = (TableConfig("user", 2048, 4), TableConfig("item", 4096, 4, "mean"))
 SETS = 64  # rows of one in so many sets, so that few rows overflow them

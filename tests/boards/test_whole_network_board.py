@@ -17,7 +17,7 @@ from tests.driver.conftest import random_ids, register_tables, usable
 from tests.driver.links import declared_transports
 from tests.support.link.ethernet import ARP, BROADCAST, IPV4, Datagram, Frame
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.nightly, pytest.mark.timeout(3600)]
 ROUGH = {"loss": 0.05, "repeat": 0.05, "reorder": 0.05, "seed": 7}
 # A card that another test has bound is free after IDLE_MS; without losses, a reply then takes far
 # less than this.

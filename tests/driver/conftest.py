@@ -22,8 +22,9 @@ DIM = 8
 STAGING_SHARE = 2048  # pieces of 2 KB on a simulated board
 BOARDS = "board", "network"  # simulated boards, at a serial line and in a network
 CARDS = "model", "cpu", "sim", "sim-ecp5", "pcie", "network"
-MARKS = {"sim": [pytest.mark.slow]} | {
-    kind: [pytest.mark.slow, pytest.mark.long] for kind in (*BOARDS, "sim-ecp5", "pcie")}
+SLOW, LONG = pytest.mark.slow, pytest.mark.long
+MARKS = {"sim": [SLOW], "sim-ecp5": [SLOW, LONG], "pcie": [SLOW, LONG]} | {
+    kind: [SLOW, LONG, pytest.mark.nightly] for kind in BOARDS}
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects

@@ -310,6 +310,21 @@ def test_memory_that_the_system_does_not_map(number, advice):
     memory.detach(memory.attach(np.zeros(PAGE - 64, np.uint8), True))
 
 
+def model_behind_the_iommu():
+    card = Model(preset("ecp5"))
+    return Device(PcieTransport(Registers(card), VfioMemory(5, 32, Iommu(card))), 60, 4, 1 << 20)
+
+
+@pytest.mark.parametrize("opened", [
+    lambda: hotrow.open("model", preset="ecp5"), lambda: hotrow.open("cpu", preset="ecp5"),
+    model_behind_the_iommu], ids=["model", "cpu", "vfio"])
+def test_memory_that_was_unregistered_makes_room(opened):
+    """More bytes are registered, one buffer after the other, than the card has addresses for."""
+    with opened() as device:
+        for _ in range(9):
+            device.unregister(device.register(np.zeros(1 << 30, np.uint8)))
+
+
 class Pages(HugePages):
     """Ordinary pages with chosen numbers; a golden card sees attached memory."""
 

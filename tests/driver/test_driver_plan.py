@@ -13,6 +13,7 @@ from tests.driver.conftest import (
     BOARDS,
     ROWS,
     cleared,
+    counts_of,
     line_to,
     open_card,
     pairs,
@@ -21,8 +22,10 @@ from tests.driver.conftest import (
 )
 from tests.support.fuzz.planning import STARVED
 
+CARDS = "model", "cpu", "sim", "pcie", "network"  # of several presets each
 TINY, ECP5 = preset("tiny"), preset("ecp5")
 MANY = (400, 70, 230)  # rows of the tables
+POLICIES = "lru", "rrip", "lfu", "freq"
 SCARCE = pytest.mark.parametrize("config", [STARVED], ids=["starved"])
 STARVED_BOARD = replace(ECP5, name="ecp5-starved", **{
     name: getattr(STARVED, name)
@@ -82,7 +85,7 @@ def test_a_plan_in_full(device):
     assert split.slots[:2].tolist() == again.slots[:2].tolist() and len(split.misses) == 1
 
 
-@pytest.mark.parametrize("policy", ["lru", "rrip", "lfu", "freq"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("config", [TINY, STARVED, ECP5], ids=lambda config: config.name)
 def test_rows_train_in_slots_as_in_their_tables(open_planner, card_kind, config, policy):
     """Batch after batch: evict, fill, train every lookup's row in place, bypassed ones written
@@ -126,6 +129,42 @@ def test_rows_train_in_slots_as_in_their_tables(open_planner, card_kind, config,
         assert (table.weights == weights).all()
     if config is STARVED:
         assert bypasses and evictions
+
+
+def history(device, seed):
+    """Every answer to random batches, of which the last ones are not retired."""
+    rng, answers = np.random.default_rng(seed), []
+    for number in range(25):
+        ids = skewed(rng, int(rng.integers(1, 50)), MANY)
+        admission, policy = bool(rng.integers(2)), POLICIES[rng.integers(len(POLICIES))]
+        if rng.random() < 0.5:
+            answers.append(device.observe(ids).hits)
+        if rng.random() < 0.5:
+            answers.append(device.mark(ids, number).hits)
+        plan = device.plan(ids, policy=policy, admission=admission, writes=bool(rng.integers(2)),
+                           observe=not admission)
+        answers.append((plan.slots.tolist(), pairs(plan.fills), pairs(plan.evictions), plan.hits,
+                        plan.bypasses, plan.wait_for))
+        if number > 1:
+            device.retire(number - 2)
+    return [*answers, counts_of(device.harvest(device.geometry.slots))]
+
+
+@pytest.mark.parametrize("config", [TINY, STARVED], ids=lambda config: config.name)
+def test_a_cleared_card_answers_as_one_that_was_opened(open_planner, card_kind, config):
+    """Slots, stamps, numbers and counts of the history before do not show."""
+    if card_kind in BOARDS:
+        pytest.skip("a simulated board takes minutes, and its card is an ecp5")
+    with hotrow.open("model", config=config) as opened:
+        register_tables(opened, MANY)
+        expected = history(opened, 2)
+    for before in (1, 2):
+        device = open_planner(config, MANY)
+        history(device, before)
+        device.clear_directory()
+        device.clear_counters()
+        for number, (answer, other) in enumerate(zip(history(device, 2), expected, strict=True)):
+            assert answer == other, (before, number)
 
 
 @SCARCE

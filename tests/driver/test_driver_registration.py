@@ -308,6 +308,18 @@ def test_read_only_buffers(device, tables):
     assert not device.register(out, writable=False).writable
 
 
+@pytest.mark.parametrize("end", ["unregistered", "replaced"])
+def test_rows_known_to_be_of_tables_are_checked_once_those_change(device, tables, end):
+    rows = hotrow.RowList(np.arange(3, dtype=np.uint32), np.arange(1, 4, dtype=np.uint32),
+                          tables=device.table_set(tables))
+    assert len(device.gather(rows)) == 3
+    device.unregister_table(tables[1])
+    if end == "replaced":
+        device.register_table(hotrow.empty((2, 8), np.float32))
+    with pytest.raises(hotrow.BatchError, match="table 1"):
+        device.gather(rows)
+
+
 def test_handles_and_numbers_are_used_again(device):
     for _ in range(3):
         tables = register_tables(device)

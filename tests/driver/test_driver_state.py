@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hotrow import Batch, DeviceError, RegistrationError
 
-from tests.driver.conftest import counts, counts_of, random_ids, usable
+from tests.driver.conftest import counts, counts_of, random_ids, register_tables, usable
 from tests.driver.test_driver_queues import lose_rings
 
 CARDS = "model", "cpu"
@@ -16,7 +16,7 @@ def state(device):
     tables, numbers = device._commands.tables, device._planner.numbers
     observed = device._planner._batches.observed
     return (numbers.next, numbers.retired, numbers.lost, observed.tolist(),
-            sorted(tables.in_directory), sorted(tables.in_counters))
+            sorted(tables.in_directory), sorted(tables.in_counters), sorted(tables.stale_counts))
 
 
 @pytest.mark.parametrize("call", [
@@ -48,6 +48,26 @@ def test_a_faulted_queue_changes_no_state(device, tables, call):
     assert device.plan(batch).hits == batch.lookups, "the batches and the slots are still known"
     assert counts_of(device.harvest(100)) == counts(ids)
     assert usable(device, tables)
+
+
+def test_clears_forget_what_was_known(device, tables):
+    with hotrow.open("model", preset="tiny") as opened:
+        register_tables(opened)
+        known = state(opened)
+    ids = random_ids(20, 1)
+    for number in range(3):
+        device.observe(ids)
+        device.plan(ids)
+        device.retire(number)
+        device.unregister_table(tables[2])
+        tables = (*tables[:2], device.register_table(hotrow.empty((23, 8), np.float32)))
+    assert state(device) != known
+    device.clear_directory()
+    device.clear_counters()
+    assert state(device) == known
+    device.unregister_table(tables[2])
+    device.register_table(hotrow.empty((23, 8), np.float32))
+    assert len(device.harvest(100)) == 0
 
 
 @pytest.mark.parametrize("shift", [0, 1, 64, 1023, 1024, (1 << 32) - 1])

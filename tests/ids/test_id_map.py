@@ -181,10 +181,22 @@ def test_a_damaged_state_is_refused(tmp_path):
     lambda: IdMap(1), lambda: IdMap(1 << 31), lambda: LeastCount(0), lambda: LeastCount(65536),
     lambda: Probability(0), lambda: Probability(1.1), lambda: Expiry(age=0),
     lambda: Expiry(floor=5, cap=4), lambda: IdMap(5, expiry=Expiry(cap=5)),
-    lambda: IdMap(5).done(1), lambda: Expiry(every=0)])
+    lambda: IdMap(5).done(1), lambda: Expiry(every=0), lambda: LeastCount(1, 0),
+    lambda: LeastCount(1, 1, -1), lambda: Expiry(below=0), lambda: Expiry(cap=0)])
 def test_settings_without_sense_are_refused(make):
     with pytest.raises(Error):
         make()
+
+
+@pytest.mark.parametrize("rows, admission, expiry", [
+    (2, LeastCount(1, 1, 0), Expiry(age=1, below=1, every=1, floor=0, cap=1)),
+    (3, LeastCount(65535, 1, 1), Expiry(floor=2, cap=2)), (2, Probability(1), Expiry(cap=1))])
+def test_settings_at_their_limits(rows, admission, expiry):
+    tested = IdMap(rows, admission, expiry)
+    for batch in range(3):
+        found = tested.plan([batch, -1])
+        assert found.rows.max() < rows
+        tested.done(found.number)
 
 
 def test_a_log_that_contradicts_itself_is_refused():

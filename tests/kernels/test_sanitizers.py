@@ -68,6 +68,7 @@ def test_random_calls(sanitizer, threads, cases):
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("suite", SUITES)
 @pytest.mark.parametrize("sanitizer", SANITIZERS)

@@ -25,6 +25,8 @@ from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import SimpleQueue
+from statistics import mean, median
+from threading import Timer
 
 import pytest
 
@@ -120,11 +122,12 @@ class PytestFailed(Exception):
 class Runner:
     """Runs tests over the copy at `root`.
 
-    `cache` is the folder in which pytest keeps the time of each test.
+    `cache` is the folder in which pytest keeps the time of each test. `seconds` is the sum of
+    the processor time of all runs.
     """
 
     def __init__(self, root: Path, cache: Path):
-        self.root, self.cache = root, cache
+        self.root, self.cache, self.seconds = root, cache, 0.0
 
     def noticed(self, tests, seconds=SECONDS, foremost=""):
         """Name of the test that fails or hangs, `OUT_OF_TIME`, or None.
@@ -147,11 +150,14 @@ class Runner:
                  *tests], cwd=self.root, stdout=stream, stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
                 start_new_session=True)
-        try:
-            status = process.wait(PATIENCE * seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.wait()
+        ended = []
+        clock = Timer(PATIENCE * seconds, lambda: (ended.append(True), os.killpg(process.pid, 9)))
+        clock.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        clock.cancel()
+        process.returncode = status = os.waitstatus_to_exitcode(status)
+        self.seconds += usage.ru_utime + usage.ru_stime
+        if ended:
             return OUT_OF_TIME
         if report.exists():
             return report.read_text()
@@ -200,7 +206,7 @@ def copy_of(repository: Path, target: Path):
 
 
 def plant_all(repository: Path, drawn, jobs, device):
-    """Yield each fault with what `Runner.plant` returns, as they end.
+    """Yield each fault with what `Runner.plant` returns and its processor seconds, as they end.
 
     When all have ended, the tests that noticed one run without any fault.
     """
@@ -214,15 +220,16 @@ def plant_all(repository: Path, drawn, jobs, device):
 
         def plant(mutation, stages):
             runner = idle.get()
+            before = runner.seconds
             try:
-                return mutation, runner.plant(mutation, stages)
+                return mutation, runner.plant(mutation, stages), runner.seconds - before
             finally:
                 idle.put(runner)
 
         for future in as_completed([
                 pool.submit(plant, each, tests_for(repository, each, device)) for each in drawn]):
-            mutation, by = future.result()
-            yield mutation, by
+            mutation, by, seconds = future.result()
+            yield mutation, by, seconds
             tests |= {by} - {None, OUT_OF_TIME}
         idle.get().check(tests)
 
@@ -246,22 +253,24 @@ def main(arguments=None):
              if str(each.path).startswith(options.under) and options.match in each.key]
     drawn = draw(found, options.sample, options.seed)
     planted, killed = (defaultdict(Counter) for _ in range(2))
-    survivors, late = [], []
-    for number, (mutation, by) in enumerate(
+    survivors, late, times = [], [], []
+    for number, (mutation, by, seconds) in enumerate(
             plant_all(repository, drawn, options.jobs, options.device), 1):
         for name, value in (("kind", mutation.kind), ("unit", unit_of(mutation.path))):
             planted[name][value] += by != OUT_OF_TIME
             killed[name][value] += by not in (None, OUT_OF_TIME)
         if by in (None, OUT_OF_TIME):
             (late if by else survivors).append(mutation.key)
-        print(f"{number}/{len(drawn)} {mutation.key}: {by or 'SURVIVES'}", file=sys.stderr,
-              flush=True)
+        times.append(seconds)
+        print(f"{number}/{len(drawn)} {mutation.key}: {by or 'SURVIVES'}, {seconds:.0f} s",
+              file=sys.stderr, flush=True)
     survivors.sort()
     verdicts = len(drawn) - len(late)
     report = {"planted": len(drawn), "killed": verdicts - len(survivors)} | {
         f"by_{name}": {value: [killed[name][value], count]
                        for value, count in sorted(planted[name].items())}
-        for name in ("kind", "unit")} | {"survivors": survivors, "out_of_time": sorted(late)}
+        for name in ("kind", "unit")} | {"survivors": survivors, "out_of_time": sorted(late),
+                  "seconds": {"median": round(median(times), 1), "mean": round(mean(times), 1)}}
     for key in survivors:
         print("repeat with: make mutants ARGS='--sample 1 --match "
               f"{json.dumps(key)}'", file=sys.stderr)
@@ -269,7 +278,8 @@ def main(arguments=None):
         print(json.dumps(report))
     else:
         print(f"{report['killed']} of {verdicts} planted faults were noticed; of {len(late)} more "
-              "the time on the clock ended the tests")
+              "the time on the clock ended the tests; processor seconds a fault: "
+              f"{median(times):.0f} at the median, {mean(times):.0f} at the mean")
         print("\n".join([*survivors, *(f"{key}: {OUT_OF_TIME}" for key in sorted(late))]))
     return 0
 

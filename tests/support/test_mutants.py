@@ -132,6 +132,15 @@ def test_a_run_names_the_test_that_notices(tmp_path, monkeypatch, hangs, fails, 
         assert runner.noticed(["test_b.py"], 1e-4) is None, "no time: one test, and no failure"
 
 
+def test_a_run_that_the_clock_ends_has_no_verdict(tmp_path, monkeypatch):
+    monkeypatch.setattr(mutants, "PATIENCE", 0.05)
+    (tmp_path / "test_b.py").write_text("import time\ndef test_b(): time.sleep(600)\n")
+    runner = mutants.Runner(tmp_path, tmp_path / "cache")
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    assert runner.noticed(["test_b.py"], 60) == mutants.OUT_OF_TIME
+    assert 0 < runner.seconds < 60
+
+
 def test_equivalent_faults_exist_and_are_not_planted(found):
     """An entry whose line has changed must be argued again."""
     lines = (ROOT / mutants.EQUIVALENT).read_text().splitlines()

@@ -327,14 +327,25 @@ def test_wrong_options(options, message):
         HotEmbeddingBagCollection(TABLES, **options)
 
 
-def test_a_device_serves_one_collection_after_another():
-    with hotrow.open("model", config=PLANNING) as device:
-        for share in (1, 4):
-            with HotEmbeddingBagCollection(TABLES, device, share=share) as collection:
+@pytest.mark.parametrize("transport", ["model", "cpu"])
+@pytest.mark.parametrize("options", [
+    {}, {"share": 4}, {"mode": "freqcache"}, {"mode": "hotline"},
+    {"mode": "hotline", "cold": "pooled"}])
+def test_a_device_has_nothing_of_a_closed_collection(transport, options):
+    tables = [replace(config, embedding_dim=8) for config in TABLES]
+    with hotrow.open(transport, config=PLANNING) as device:
+        def held():
+            """What the device has of its users, apart from the driver's own memory."""
+            return device.tables, device._commands.tables.in_directory, [
+                buffer for buffer in filter(None, device.regions._buffers)
+                if not buffer.name.startswith(("staging", "results", "rings"))]
+
+        for _ in range(2):
+            with HotEmbeddingBagCollection(tables, device, **options) as collection:
                 for batch in draw(1, 3):
                     worth(collection(batch.ids)).backward()
                     collection.optimizer.step()
-            assert not device.tables
+            assert held() == ((), set(), [])
             collection.close()  # once is enough
 
 

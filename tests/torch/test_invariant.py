@@ -141,13 +141,13 @@ def unmarked(store):
     """The window of coming batches is one shorter: the farthest is not marked."""
     mark = store.policy.mark
     store.policy.mark = lambda batch, number: (
-        mark(batch, number) if number < store.policy.next + store.look_ahead else None)
+        mark(batch, number) if number < store.device.next_batch + store.look_ahead else None)
 
 
 def retired_early(store):
     """The window of past batches is one shorter: a batch retires before it has trained."""
     retire = store.policy.retire
-    store.policy.retire = lambda number: retire(min(number + 1, store.policy.next - 1))
+    store.policy.retire = lambda number: retire(min(number + 1, store.device.next_batch - 1))
 
 
 def bypasses_forgotten(store):

@@ -1,5 +1,6 @@
 """Several processes on loopback train as one process."""
 
+import pickle
 import re
 import runpy
 from pathlib import Path
@@ -109,6 +110,21 @@ def test_a_single_rank(one_rank, check):
 def test_needs_ranks():
     with pytest.raises(Error, match="torchrun"):
         ShardedEmbeddingBagCollection([TableConfig("user", 10, 4)], None, "resident")
+
+
+@pytest.mark.parametrize("path, options, message", [
+    (None, {"mode": "hotline", "cold": "pooled"}, "are gathered: leave cold out"),
+    ("rows", {}, "table 'user' has the path 'rows'")])
+def test_options_that_ranks_do_not_take(one_rank, path, options, message):
+    with pytest.raises(Error, match=message):
+        ShardedEmbeddingBagCollection([TableConfig("user", 10, 4, path=path)], "model", **options)
+
+
+def test_what_ranks_do_together_is_not_copied_or_split(one_rank):
+    with ShardedEmbeddingBagCollection([TableConfig("user", 10, 4)], "model") as shared:
+        for call in (shared.parts, lambda: pickle.dumps(shared)):
+            with pytest.raises(Error, match=r"of several processes train|cannot be copied"):
+                call()
 
 
 def test_example_runs_as_one_of_one(monkeypatch, capsys):

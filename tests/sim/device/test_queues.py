@@ -184,6 +184,39 @@ def test_soft_reset_stops_queues_and_keeps_registrations(card):
     assert card.run("move", opcode=Opcode.NOP)["sequence"] == 1
 
 
+def reaches(card, queue, state):
+    """Whether STATE becomes a value, within a time that a busy machine does not exceed."""
+    for _ in range(200):
+        if card.read(f"{queue}_STATE") == state:
+            return True
+        settle(card, queue)
+    return False
+
+
+@pytest.mark.parametrize("command, state, how", [
+    ({"opcode": BAD}, HALTED | Status.BAD_OPCODE << 8, "soft reset"),
+    ({"opcode": BAD}, HALTED | Status.BAD_OPCODE << 8, "enabled again"),
+    ({"opcode": Opcode.WAIT, "value": 1}, BUSY | WAITING, "soft reset"),
+], ids=["halted, soft reset", "halted, enabled again", "waiting, soft reset"])
+@pytest.mark.parametrize("queue", ["lookup", "move"])
+def test_a_restart_forgets_what_stopped_a_queue(card, queue, command, state, how):
+    card.enable(queue, halt_on_error=True)
+    for _ in range(3):
+        card.submit(queue, **command)
+    card.ring(queue)
+    assert reaches(card, queue, state)
+    if how == "soft reset":
+        card.write("CONTROL", 0b111)
+        card.await_ready()
+    card.enable(queue, halt_on_error=True)
+    assert reaches(card, queue, 0)
+    for register in ("TAIL", "HEAD", "COMPLETED"):
+        assert card.read(f"{queue}_{register}") == 0, register
+    for sequence in range(1, 4):
+        assert card.run(queue, opcode=Opcode.NOP)["sequence"] == sequence
+    assert card.read(f"{queue}_STATE") == 0
+
+
 def test_interrupt_bits_are_set_by_completions_and_cleared_by_the_host(card):
     assert card.read("INTERRUPT") == 0
     card.run("lookup", opcode=Opcode.NOP)

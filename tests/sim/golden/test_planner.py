@@ -56,6 +56,19 @@ def test_training_equals_training_without_slots(seeds, config, policy):
                 assert schedule.run() == reference(config, steps), (seed, offsets, order)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_cleared_planner_equals_one_that_was_made(policy):
+    made, cleared = (Planner(STARVED, policy) for _ in range(2))
+    for number, (table, row, *partition) in enumerate(batches(3)):
+        cleared.plan(number, table, row, *partition, counts=row)
+        cleared.mark(number + 1, table, row)
+        cleared.retire(number)
+    cleared.clear()
+    for one, other in ((cleared, made), (cleared.state, made.state)):
+        for name, value in vars(other).items():
+            assert name in ("state", "_directory") or vars(one)[name] == value, name
+
+
 @pytest.mark.parametrize("window", ["past", "future"])
 def test_either_window_one_shorter_breaks_training(window):
     """With the worst order of the stages of a step, and the worst victims."""

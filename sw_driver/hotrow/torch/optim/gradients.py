@@ -186,7 +186,6 @@ class StagedGradients(Staged):
         super().clear()
         self._rows, self._lookups, self.batches = torch.empty(0, dtype=torch.int64), [], []
         self.places = self._grouper = None
-        self._bypassed = False
 
     def _one_place(self, located: LocatedRows) -> bool:
         """Whether a row of this batch and of the staged ones has one place."""

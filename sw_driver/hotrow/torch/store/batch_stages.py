@@ -70,7 +70,7 @@ class BatchStages:
 
     def restart(self) -> None:
         """Follow a clear of the directory: the next batch is the device's batch 0."""
-        self._window.base = self._marked = self._window.submitted
+        self._window.base = self._window.submitted
 
     def withdraw(self) -> tuple[int, list[BatchInFlight]]:
         """Drop the batches that are not planned.

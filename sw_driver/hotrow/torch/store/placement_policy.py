@@ -84,11 +84,6 @@ class LookAheadPolicy:
         self.window = device.plan_window
         self._marks: list[Future[Observation]] = []  # under way
 
-    @property
-    def next(self) -> int:
-        """Number of the batch to be placed next."""
-        return self.device.next_batch
-
     def stage(self, batch: Batch) -> StagedBatch:
         """Put a batch where the device finds it, for mark and place: StagedBatch."""
         return self.device.stage(batch)
@@ -143,7 +138,7 @@ class HotlinePolicy:
     replaces, flag = True, MISS_FLAG
 
     def __init__(self, device: Device) -> None:
-        self.device, self.next, self.counting = device, 0, True
+        self.device, self.counting = device, True
 
     def stage(self, batch: Batch) -> StagedBatch:
         return self.device.stage(batch)
@@ -156,7 +151,6 @@ class HotlinePolicy:
 
     def place(self, batch: StagedBatch, number: int) -> Placement:
         split = self.device.split(batch, observe=self.counting)
-        self.next = number + 1
         misses, first = split.misses, self.device.geometry.slots
         places = np.arange(first, first + len(misses), dtype=np.uint32)
         # The batch before may have trained the same row without a slot.
@@ -165,7 +159,6 @@ class HotlinePolicy:
 
     def clear(self) -> None:
         self.device.clear_directory()
-        self.next = 0
 
     def install(self, rows: RowList) -> Words:
         return self.device.install(rows).slots

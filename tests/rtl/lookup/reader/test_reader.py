@@ -190,14 +190,14 @@ def test_fault_in_the_lengths_refuses_the_batch():
 def test_fault_marks_the_ids_of_its_word():
     batches, faults, expected = [], {}, []
     for flags in (BatchFlag(0), ID64, JAGGED):
-        for word in (0, 3, -1):
+        for fault, word in enumerate((0, 3, -1), 1):
             batch = Batch(TINY, flags, 10, 3,
                           lengths_of(30, "random", 4) if flags & JAGGED else None)
             at = word % -(-batch.ids.nbytes // TINY.bus_bytes)
             first = at * batch.per_word
-            faults[len(batches)] = {at: 2}
+            faults[len(batches)] = {at: fault}
             batches.append(batch)
-            expected += batch.expected(TINY, [(first, first + batch.per_word, 2)])
+            expected += batch.expected(TINY, [(first, first + batch.per_word, fault)])
     trace = Trace(TINY, batches, id_faults=faults).run()
     assert trace.verdicts == [(0, 0)] * len(batches)
     assert trace.lookups == expected
@@ -258,12 +258,13 @@ def second_pass(**change):
     return config, batch, trace.lookups[:batch.count]
 
 
-def test_fault_in_the_second_pass_refuses_the_rest():
+@pytest.mark.parametrize("fault", [1, 2, 3])
+def test_fault_in_the_second_pass_refuses_the_rest(fault):
     """Exactly `count` lookups leave whatever happens; from the unknown length on, all faulty."""
-    config, batch, lookups = second_pass(fault=1)
+    config, batch, lookups = second_pass(fault=fault)
     known = 3 * 8  # ids of one word of lengths
     assert lookups[:known] == list(batch.expected(config))[:known]
-    assert [lookup[7] for lookup in lookups[known:]] == [1] * (batch.count - known)
+    assert [lookup[7] for lookup in lookups[known:]] == [fault] * (batch.count - known)
 
 
 @pytest.mark.parametrize("first, length", [
