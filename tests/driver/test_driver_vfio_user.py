@@ -28,7 +28,7 @@ from tests.driver.links import ROOT, VFIO_USER, declared_transports
 from tests.support.pcie.served_card import served_card
 from tests.support.pcie.vfio_user_client import Client
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
