@@ -35,7 +35,7 @@ from .lookups import Lookups
 from .result_dtype import followed, unchanged
 from .row_optimizer import RowOptimizer, rule_of
 from .rows_parameter import RowsParameter, refuse_scripting, rows_of
-from .saved_state import SavedState
+from .saved_state import SavedState, load_others
 from .table_view import TableView
 from .torchrec_tables import TorchRecTables
 from .trained_batches import TrainedBatches
@@ -478,6 +478,8 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str,
                             keep_vars: bool) -> None:
+        with unchanged(self):
+            super()._save_to_state_dict(destination, prefix, keep_vars)
         self.saved.save(self._prefixes(prefix), destination, self.rows if keep_vars else None)
         if self.id_maps is not None:
             destination[prefix + "_extra_state"] = self.id_maps.state()
@@ -486,6 +488,8 @@ class HotEmbeddingBagCollection(nn.Module):
                               local_metadata: Any, strict: bool, missing_keys: list[str],
                               unexpected_keys: list[str], error_msgs: list[str]) -> None:
         prefixes = self._prefixes(prefix)
+        state_dict = load_others(
+            self, state_dict, prefix, local_metadata, strict, missing_keys, error_msgs)
         maps = None if self.id_maps is None else self.id_maps.loading_saved(
             prefix + "_extra_state", prefixes, state_dict, missing_keys, error_msgs)
         self.saved.load(prefixes, state_dict, prefix, strict, missing_keys, unexpected_keys,
