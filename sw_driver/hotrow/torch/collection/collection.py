@@ -317,7 +317,8 @@ class HotEmbeddingBagCollection(nn.Module):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Copies, also by pickle and `torch.save`, are resident."""
         self.flush()
-        contents = {config.name: self.contents.table(config.name) for config in self.tables}
+        # Views, which are copied: multiprocessing moves the memory of a tensor that it pickles.
+        contents = {config.name: self.table(config.name) for config in self.tables}
         return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.layout.options,
                                 contents, self.training, self.rows.requires_grad, self._dtype,
                                 self.id_maps and self.id_maps.state())
@@ -354,7 +355,8 @@ class HotEmbeddingBagCollection(nn.Module):
         int
             Rows that have a slot.
         """
-        return self.cache.learn(rows, warmup_ratio, ids_freq_mapping, limit, decay)
+        with self.lifecycle.lock:
+            return self.cache.learn(rows, warmup_ratio, ids_freq_mapping, limit, decay)
 
     def changes(self, since: int = 0) -> dict[str, TableChanges]:
         """What an export of tables with `ids="any"` lacks that was made after batch `since`; of
@@ -463,7 +465,8 @@ class HotEmbeddingBagCollection(nn.Module):
         return self.embeddings.table(name)
 
     def sha256(self) -> str:
-        """Digests of all rows, then of all state, group after group; after `flush`."""
+        """Digests of all rows, then of all state, group after group."""
+        self.flush()
         return self.contents.sha256()
 
     @property

@@ -49,7 +49,8 @@ class TableView(torch.Tensor):
         ----------
         table : Tensor
         owner : Lifecycle, optional
-            Of the table's rows, flushed before the view is read or written.
+            Of the table's rows, flushed before the view is read or written; it lives as long as
+            the view, whose rows it may have in slots.
         rows : RowsParameter, optional
             Of the module whose weight this is; its `requires_grad` is that of the view.
         copied : bool
@@ -64,7 +65,7 @@ class TableView(torch.Tensor):
         view: TableView = torch.Tensor._make_subclass(cls, table.detach(), trains)
         view._source, view._key = source, None if source is None else _key(owner, source)
         view._rows, view._copied = rows, copied
-        view._owner = None if owner is None or copied else ref(owner)
+        view._owner = None if copied else owner
         view._moves = 0 if owner is None else owner.moves
         view._itself = ref(view)  # swap_tensors() refuses a tensor with weak references
         if trains:
@@ -106,7 +107,7 @@ class TableView(torch.Tensor):
         _refuse_moving()
 
     def _refresh(self) -> None:
-        owner = self._owner and self._owner()
+        owner = self._owner
         if owner is None:
             return
         if owner.moves != self._moves:
