@@ -20,7 +20,7 @@ from hotrow.torch.memory.tables import EmbeddingTables
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.nn.utils import prune
+from torch.nn.utils import parametrize, prune
 
 IDS = torch.randint(0, 50, (16, 3), generator=torch.Generator().manual_seed(0))
 
@@ -356,6 +356,8 @@ REPLACING = {
     "spectral_norm": lambda model: nn.utils.parametrizations.spectral_norm(model[0]),
     "old spectral_norm": lambda model: nn.utils.spectral_norm(model[0]),
     "assign": lambda model: setattr(model[0], "weight", nn.Parameter(torch.zeros(50, 8))),
+    "parametrize the rows": lambda model: (parametrize.register_parametrization(
+        model[0], "rows", nn.Identity()), model(IDS)),
     "assign a parameter": lambda model: model[0]._parameters.__setitem__(
         "weight", nn.Parameter(torch.zeros(50, 8))),
     "share": lambda model: model.share_memory(),

@@ -26,7 +26,7 @@ from ..store.fitting import check_fits
 from ..store.opening import MODES, open_store
 from .bag_calls import BagCalls
 from .cache import Cache
-from .contents import Contents, NamedTables, TableContents
+from .contents import NamedTables, TableContents
 from .eager import outside_compile
 from .id_batches import TableChanges
 from .id_maps import IdMaps
@@ -317,8 +317,8 @@ class HotEmbeddingBagCollection(nn.Module):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Copies, also by pickle and `torch.save`, are resident."""
         self.flush()
-        # Views, which are copied: multiprocessing moves the memory of a tensor that it pickles.
-        contents = {config.name: self.table(config.name) for config in self.tables}
+        contents = {config.name: tuple(map(_packed, self.contents.table(config.name)))
+                    for config in self.tables}
         return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.layout.options,
                                 contents, self.training, self.rows.requires_grad, self._dtype,
                                 self.id_maps and self.id_maps.state())
@@ -546,18 +546,32 @@ class HotEmbeddingBagCollection(nn.Module):
 
 
 def _resident_copy(tables: Sequence[TableConfig], rule: Rule, options: dict[str, Any],
-                   contents: Mapping[str, Contents], training: bool, trains: bool,
+                   contents: Mapping[str, tuple[Any, ...]], training: bool, trains: bool,
                    dtype: torch.dtype, id_maps: bytes | None = None) -> HotEmbeddingBagCollection:
     """A collection without a card, with the contents of another one."""
     tables = [replace(config, path=None) for config in tables]
     copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), initialise=False,
                                        seed=0, **options)
-    for name, (weights, state) in contents.items():
-        copied.contents.assign(name, weights, state)
+    for name, packed in contents.items():
+        copied.contents.assign(name, *map(_unpacked, packed))
     if copied.id_maps is not None and id_maps is not None:
         copied.id_maps.load(id_maps)
     copied._dtype = dtype
     return copied.train(training).requires_grad_(trains)
+
+
+def _packed(tensor: torch.Tensor | None) -> Any:
+    """A tensor without memory that multiprocessing would share, to which it moves a tensor."""
+    if tensor is None:
+        return None
+    return tensor.dtype, tensor.shape, tensor.reshape(-1).clone().view(torch.uint8).numpy()
+
+
+def _unpacked(packed: Any) -> torch.Tensor | None:
+    if packed is None:
+        return None
+    dtype, shape, array = packed
+    return torch.from_numpy(array).view(dtype).view(shape)
 
 
 def drawn_seed() -> int:

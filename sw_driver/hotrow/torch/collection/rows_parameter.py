@@ -180,9 +180,10 @@ def rows_of(module: Any) -> RowsParameter:
     Error
         Another tensor is in its place.
     """
-    rows = module.rows
+    rows = module._parameters.get("rows")
     if type(rows) is not RowsParameter:
-        raise Error(f"{type(module).__name__}.rows was replaced by a {type(rows).__name__}: its "
+        found = type(getattr(module, "rows", None)).__name__
+        raise Error(f"{type(module).__name__}.rows was replaced by a {found}: its "
                     f"tables are no parameters, and functional_call(), fully_shard(), swapped or "
                     f"assigned parameters do not reach their rows. Leave the module out")
     return rows
