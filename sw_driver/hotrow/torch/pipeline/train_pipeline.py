@@ -302,15 +302,15 @@ class TrainPipeline(Generic[B]):
 
 
 _END: Any = object()
-
-
 _OPEN: weakref.WeakSet[TrainPipeline[Any]] = weakref.WeakSet()
-_PROCESS = os.getpid()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_OPEN.clear)
 
 
 @atexit.register
 def _close() -> None:
     """End the epochs of a program that ends: later, tensors of their batches would abort it."""
-    for pipeline in tuple(_OPEN) if os.getpid() == _PROCESS else ():
+    for pipeline in tuple(_OPEN):
         with suppress(Exception):
             pipeline.close()
