@@ -78,7 +78,7 @@ def test_options_of_cxx_win(empty_cache, source, monkeypatch):
     assert compiler.load("answer", [source]).answer() == 0
 
 
-@pytest.mark.parametrize("kept", [0, 0.5, -1, *(
+@pytest.mark.parametrize("kept", [0, 0.5, -1, "zeros", *(
     pytest.param(kept, marks=pytest.mark.slow) for kept in (4, 63, 64, 0.1, 0.9))])
 def test_a_damaged_file_is_built_again(empty_cache, source, kept, capfd):
     """However much of it is left; a program that uses half a library crashes."""
@@ -88,13 +88,30 @@ def test_a_damaged_file_is_built_again(empty_cache, source, kept, capfd):
     subprocess.run(command, check=True, capture_output=True)
     (built,) = empty_cache.glob("*.so")
     content = built.read_bytes()
-    built.write_bytes(content[:int(kept * len(content)) if isinstance(kept, float) else kept])
+    if kept == "zeros":
+        built.write_bytes(content[:4096] + bytes(4096) + content[8192:])
+    else:
+        built.write_bytes(content[:int(kept * len(content)) if isinstance(kept, float) else kept])
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout == "42\n" and "compiling answer" in done.stderr, done
     assert len(built.read_bytes()) == len(content)
 
 
-@pytest.mark.parametrize("kind", ["file", "noexec", "others", "read-only"])
+@pytest.mark.parametrize("damage", [
+    lambda content: content[:256] + bytes(512) + content[768:], lambda content: content[:900],
+    lambda _: b""])
+def test_a_damaged_object_is_built_again(empty_cache, source, damage):
+    """Linkers take some of them."""
+    compiler.load("answer", [source])
+    (library,), (kept,) = empty_cache.glob("*.so"), (empty_cache / "objects").glob("*.o")
+    whole = kept.read_bytes()
+    kept.write_bytes(damage(whole))
+    library.rename(empty_cache / "other")  # this process has it loaded
+    assert compiler.load("answer", [source]).answer() == 42
+    assert kept.read_bytes() == whole
+
+
+@pytest.mark.parametrize("kind", ["file", "noexec", "others", "others, kept", "read-only"])
 def test_the_next_folder_serves_where_one_cannot(tmp_path, source, kind, monkeypatch):
     first, second = tmp_path / "first", tmp_path / "second"
     if kind == "read-only":
@@ -102,8 +119,12 @@ def test_the_next_folder_serves_where_one_cannot(tmp_path, source, kind, monkeyp
     monkeypatch.setattr(compiler, "_cache_folders", lambda: [first, second])
     if kind == "file":
         first.write_text("in the way")
-    elif kind == "others":
-        first.mkdir()
+    elif "others" in kind:
+        if "kept" in kind:
+            monkeypatch.setattr(compiler, "_cache_folders", lambda: [first])
+            compiler.load("answer", [source])
+            monkeypatch.setattr(compiler, "_cache_folders", lambda: [first, second])
+        first.mkdir(exist_ok=True)
         first.chmod(0o777)
     elif kind == "noexec":
         plain = compiler.ctypes.CDLL
@@ -150,6 +171,18 @@ def test_the_compilers_message_is_reported(empty_cache, source):
 def test_a_compiler_that_does_not_exist(empty_cache, source, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler -O2")
     with pytest.raises(Error, match="'no-such-compiler' could not be run"):
+        compiler.load("answer", [source])
+    monkeypatch.setenv("CXX", "g++ 'open")
+    with pytest.raises(Error, match="expected a command in CXX"):
+        compiler.load("answer", [source])
+
+
+def test_a_compiler_that_speaks_no_utf8(empty_cache, source, tmp_path, monkeypatch):
+    spoken = tmp_path / "spoken"
+    spoken.write_bytes(b"#!/bin/sh\necho 'version 1.0 \xe4'\necho 'f\xe4hler' >&2; exit 1\n")
+    spoken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(spoken))
+    with pytest.raises(Error, match="f\N{REPLACEMENT CHARACTER}hler"):
         compiler.load("answer", [source])
 
 

@@ -64,6 +64,23 @@ def test_model_and_optimizer_resume_a_run(mode, optimizer):
     second.tables.close()
 
 
+def test_further_buffers_and_hooks_of_a_module_of_tables():
+    run = Run("resident")
+    bags, seen = [run.model[0], run.tables], []
+    for bag in bags:
+        bag.register_buffer("scale", torch.ones(2))
+        bag.register_load_state_dict_pre_hook(lambda *_: seen.append("load"))
+        saved = {key: each.clone() + 1 for key, each in bag.state_dict().items()}
+        bag.load_state_dict(saved)
+        assert seen.pop() == "load"
+        assert torch.equal(bag.scale, torch.full((2,), 2.0))
+        assert torch.equal(run.model[0].weight, next(
+            each for key, each in saved.items() if key.endswith("weight")))
+        del saved["scale"]
+        with pytest.raises(RuntimeError, match=r"Missing.*scale"):
+            bag.load_state_dict(saved)
+
+
 def test_unknown_keys_do_not_load():
     run = Run("resident")
     for key in ("0.scale", "0.weight_g", "0.state"):

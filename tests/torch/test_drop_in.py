@@ -18,7 +18,9 @@ from hotrow.torch import (
 from hotrow.torch.memory.rows import RowKind
 from hotrow.torch.memory.tables import EmbeddingTables
 from torch import nn
-from torch.nn.utils import prune
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.utils import parametrize, prune
 
 IDS = torch.randint(0, 50, (16, 3), generator=torch.Generator().manual_seed(0))
 
@@ -38,6 +40,7 @@ REFUSED = {
     "backward hooks": lambda bag: bag.register_full_backward_hook(lambda *_: None),
     "buffers": lambda bag: bag.register_buffer("scale", torch.ones(1)),
     "forward of its own": own_forward,
+    "hooks of its state dict": lambda bag: bag.register_state_dict_pre_hook(lambda *_: None),
 }
 
 
@@ -353,7 +356,14 @@ REPLACING = {
     "spectral_norm": lambda model: nn.utils.parametrizations.spectral_norm(model[0]),
     "old spectral_norm": lambda model: nn.utils.spectral_norm(model[0]),
     "assign": lambda model: setattr(model[0], "weight", nn.Parameter(torch.zeros(50, 8))),
+    "parametrize the rows": lambda model: (parametrize.register_parametrization(
+        model[0], "rows", nn.Identity()), model(IDS)),
+    "assign a parameter": lambda model: model[0]._parameters.__setitem__(
+        "weight", nn.Parameter(torch.zeros(50, 8))),
     "share": lambda model: model.share_memory(),
+    "share the weight": lambda model: model[0].weight.share_memory_(),
+    "other memory": lambda model: model[0].weight.set_(torch.zeros(50, 8)),
+    "another shape": lambda model: model[0].weight.t_(),
     "parameters": lambda model: torch.func.functional_call(
         model, {name: value.detach() for name, value in model.named_parameters()}, (IDS,)),
     "state dict": lambda model: torch.func.functional_call(
@@ -361,6 +371,13 @@ REPLACING = {
     "swap": lambda model: (torch.utils.swap_tensors(
         model[0].rows, nn.Parameter(torch.zeros(0))), model(IDS)),
 }
+
+
+def test_the_weight_is_not_swapped():
+    model = nn.Sequential(bag_of())
+    convert(model, mode="resident")
+    with pytest.raises(RuntimeError, match="weakref"):
+        torch.utils.swap_tensors(model[0].weight, nn.Parameter(torch.zeros(50, 8)))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -418,13 +435,16 @@ def freeze_in_place(weight):
     weight.requires_grad = False
 
 
-@pytest.mark.parametrize("freeze", [freeze_in_place, lambda weight: weight.requires_grad_(False)])
+@pytest.mark.parametrize("freeze", [
+    freeze_in_place, lambda weight: weight.requires_grad_(False), lambda weight: weight.detach_()])
 def test_the_weight_freezes_its_rows(freeze):
     model = nn.Sequential(bag_of(), nn.Linear(8, 1))
     tables = convert(model, mode="resident")
     before = model[0].weight.detach().clone()
     assert model[0].weight.requires_grad and model[0].weight.is_leaf
-    freeze(model[0].weight)
+    held = model[0].weight
+    freeze(held)
+    assert not held.requires_grad
     model(IDS).sum().backward()
     tables.optimizer.step()
     assert torch.equal(model[0].weight, before) and not model[0].weight.requires_grad
@@ -437,6 +457,17 @@ USES = {
     "hook": lambda model, _: model[0].weight.register_hook(print),
     "clamp": lambda model, _: [each.data.clamp_(-1, 1) for each in model.parameters()],
     "vector": lambda model, _: nn.utils.parameters_to_vector(model.parameters()),
+    "gradients": lambda model, _: torch.autograd.grad(model(IDS).sum(), model.parameters()),
+    "gradient of the weight": lambda model, _: torch.autograd.grad(
+        model(IDS).sum(), model[0].weight, allow_unused=True),
+    "backward to the weight": lambda model, _: model(IDS).sum().backward(inputs=[model[0].weight]),
+    "finite": lambda model, _: [each.isfinite().all() for each in model.parameters()],
+    "equal": lambda model, _: [torch.equal(each, each) for each in model.parameters()],
+    "list": lambda model, _: [each.tolist() for each in model.parameters()],
+    "double": lambda model, _: [each.detach().double() for each in model.parameters()],
+    "transposed": lambda model, _: [each.detach().T for each in model.parameters()],
+    "initialise": lambda model, _: [nn.init.xavier_uniform_(each) for each in model.parameters()
+                                    if each.dim() > 1],
 }
 
 
@@ -460,10 +491,19 @@ def test_the_module_that_was_replaced_is_not_called_any_more():
         elsewhere[0](IDS)
 
 
+def fake(model):
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model(IDS)
+
+
 TRACED = {
     "trace": lambda model: torch.jit.trace(model, IDS),
     "export": lambda model: torch.export.export(model, (IDS,)),
     "vmap": lambda model: torch.vmap(model)(IDS[:, None]),
+    "make_fx": lambda model: make_fx(model)(IDS),
+    "linearize": lambda model: torch.func.linearize(lambda x: model[1](model[0](IDS) * x),
+                                                    torch.ones(8)),
+    "fake": fake,
     "grad": lambda model: torch.func.grad(
         lambda parameters: torch.func.functional_call(model, parameters, (IDS,)).sum())(
             {name: each.detach() for name, each in model.named_parameters()}),

@@ -15,9 +15,23 @@ tables.prefetch(torch.randint(0, 50, (8, 1)))
 """
 
 
+WITHIN_AN_EPOCH = PROGRAM + """
+pipeline = ht.TrainPipeline([torch.randint(0, 50, (8, 1)) for _ in range(9)], tables, lambda _: _)
+tables.skip()
+batch = next(iter(pipeline))
+"""
+IN_A_CHILD = PROGRAM + """
+import os, sys
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("device", ["model", "cpu"])
-def test_exit_without_close(device):
-    run = subprocess.run([sys.executable, "-c", PROGRAM.format(device=device)],
-                         capture_output=True, text=True)
+@pytest.mark.parametrize("program", [PROGRAM, WITHIN_AN_EPOCH, IN_A_CHILD])
+def test_exit_without_close(device, program):
+    run = subprocess.run([sys.executable, "-c", program.format(device=device)],
+                         capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr

@@ -2,14 +2,17 @@
 
 import gc
 import os
+import pickle
 import sys
 import threading
 import time
 import weakref
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow.contract.errors import Error
+from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
 
 
 def used(workers):
@@ -118,3 +121,95 @@ def test_statistics_are_read_while_workers_plan():
     collection.close()
     assert sum(each["lookups"] for each in found) == count * 32 * tables
     assert sum(each["hits"] for each in found) == hits
+
+
+def trained(batches, **options):
+    tables = HotEmbeddingBagCollection([TableConfig("t", 2000, 16)], lr=0.1, seed=0, **options)
+    for ids in batches:
+        tables(ids).square().sum().backward()
+        tables.optimizer.step()
+    return tables
+
+
+BATCHES = [torch.randint(2000, (32, 1), generator=torch.Generator().manual_seed(seed))
+           for seed in range(20)]
+CARD = {"device": "cpu", "mode": "scratchpipe", "workers": 2}
+
+
+def test_a_weight_shows_trained_rows_of_a_collection_that_is_gone():
+    held = trained(BATCHES, **CARD).embedding_bags["t"].weight
+    gc.collect()
+    assert torch.equal(held.detach(), trained(BATCHES, mode="resident").table("t")[0].detach())
+
+
+def test_a_digest_is_of_trained_rows():
+    with trained(BATCHES, **CARD) as tables:
+        assert tables.sha256() == trained(BATCHES, mode="resident").sha256()
+
+
+def test_tables_that_another_process_gets_train_on():
+    """`multiprocessing` moves the memory of the tensors that it sends."""
+    with trained(BATCHES[:10], **CARD) as tables:
+        copied = pickle.loads(bytes(ForkingPickler.dumps(tables)))  # nothing shared
+        assert copied.sha256() == tables.sha256()
+        for ids in BATCHES[10:]:
+            tables(ids).square().sum().backward()
+            tables.optimizer.step()
+        assert tables.sha256() == trained(BATCHES, mode="resident").sha256()
+
+
+@pytest.mark.parametrize("name", ["reset_cache_states", "learn"])
+def test_slots_move_between_batches_only(name, monkeypatch):
+    """Whatever thread asks for it: rows keep their bits, or the call is refused."""
+    ended, unexpected = threading.Event(), []
+
+    def call():
+        while not ended.is_set():
+            try:
+                getattr(tables, name)()
+            except Error:
+                continue
+            except BaseException as error:
+                unexpected.append(error)
+
+    thread = threading.Thread(target=call)
+    try:
+        with trained([], **CARD) as tables, TrainPipeline(BATCHES, tables, lambda _: _) as pipeline:
+            checked = tables.store.window.need_idle
+
+            def need_idle(purpose):
+                checked(purpose)
+                time.sleep(0.05)  # in which another batch may come
+
+            monkeypatch.setattr(tables.store.window, "need_idle", need_idle)
+            thread.start()
+            time.sleep(0.02)
+            for ids in pipeline:
+                tables(ids).square().sum().backward()
+                tables.optimizer.step()
+            ended.set()
+            thread.join()
+            assert tables.sha256() == trained(BATCHES, mode="resident").sha256()
+    finally:
+        ended.set()
+    assert not unexpected
+
+
+def test_to_close_from_another_thread_waits_for_the_batch():
+    tables, said = trained([], **CARD), []
+
+    def train():
+        try:
+            with TrainPipeline(BATCHES * 50, tables, lambda _: _) as pipeline:
+                for ids in pipeline:
+                    tables(ids).sum().backward()
+                    tables.optimizer.step()
+        except BaseException as error:
+            said.append(error)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    time.sleep(0.1)
+    tables.close()
+    thread.join()
+    assert not said or isinstance(said[0], Error), said

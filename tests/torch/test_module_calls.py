@@ -135,15 +135,17 @@ def test_copies_are_resident_and_train_alike(name):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_clipping_takes_the_staged_gradients_or_is_refused(mode):
-    model, tables = converted(mode)
-    dense = torch.optim.SGD(model.parameters(), 0.1)
-    backward(model)
     for clip in (lambda given: nn.utils.clip_grad_norm_(given, 1.0),
                  lambda given: nn.utils.clip_grad_value_(given, 1.0),
                  lambda given: nn.utils.clip_grads_with_norm_(given, 1.0, torch.tensor(9.0)),
+                 lambda given: nn.utils.clip_grad_norm_(given, 1.0, norm_type=float("inf")),
+                 lambda given: [torch.mul(each.grad, 0.5, out=each.grad) for each in given
+                                if each.grad is not None],
                  lambda given: [each.grad.mul_(0.5) for each in given if each.grad is not None]):
+        model, tables = converted(mode)
+        backward(model)
         clip(model.parameters())
-        dense.step()
+        torch.optim.SGD(model.parameters(), 0.1).step()
         with pytest.raises(Error, match=r"collection\.gradients\(\)"):
             tables.optimizer.step()
         tables.optimizer.zero_grad()
@@ -152,10 +154,10 @@ def test_clipping_takes_the_staged_gradients_or_is_refused(mode):
         clip(model[1].parameters())
         tables.optimizer.step()
         backward(model)
-    model.zero_grad()
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # nothing is staged
-    tables.optimizer.step()
-    tables.close()
+        model.zero_grad()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # nothing is staged
+        tables.optimizer.step()
+        tables.close()
 
 
 def test_averages_and_penalties_of_parameters_are_refused():
@@ -169,6 +171,39 @@ def test_averages_and_penalties_of_parameters_are_refused():
             lambda each: each.register_hook(print), lambda each: setattr(each, "data", each.data)):
         with pytest.raises(Error, match="state_dict"):
             [penalty(each) for each in model.parameters()]
+
+
+class Decayed(torch.optim.Optimizer):
+    """Works on `data`, as many optimizers beside PyTorch's do."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+
+    def step(self):
+        for each in self.param_groups[0]["params"]:
+            each.data.mul_(0.9).add_(each.grad.data, alpha=-0.1)
+
+
+def test_optimizers_that_work_on_data():
+    plain = nn.Sequential(nn.EmbeddingBag(50, 8, mode="sum"), nn.Linear(8, 1))
+    model = copy.deepcopy(plain)
+    tables = convert(model, mode="resident", lr=0.1)
+    for net, rows in ((plain, torch.optim.SGD(plain[0].parameters(), 0.1)),
+                      (model, tables.optimizer)):
+        dense = Decayed(net.parameters() if net is model else net[1].parameters())
+        for _ in range(2):
+            loss_of(net).backward()
+            dense.step()
+            rows.step()
+            net.zero_grad()
+    for name, each in plain.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name].detach(), each)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
+def test_an_optimizer_of_rows_is_copied_with_its_tables(copied):
+    with pytest.raises(Error, match="copy the collection"):
+        copied(converted()[1].optimizer)
 
 
 def test_compiled_models_break_their_graph_at_lookups():
@@ -197,9 +232,15 @@ def loss_of(net):
     return net(IDS).square().sum()
 
 
+def frozen_after_forward(net):
+    loss = loss_of(net)
+    net[0].requires_grad_(False)
+    loss.backward()
+    net[0].requires_grad_(True)
+
+
 BACKWARDS = {
-    "grad": lambda net: torch.autograd.grad(
-        loss_of(net), list(net.parameters()), allow_unused=True),
+    "frozen after forward": frozen_after_forward,
     "grad of a part": lambda net: torch.autograd.grad(loss_of(net), [net[1].weight]),
     "backward to inputs": lambda net: loss_of(net).backward(inputs=list(net.parameters())),
     "backward to a part": lambda net: loss_of(net).backward(inputs=[net[1].weight]),
@@ -210,6 +251,19 @@ BACKWARDS = {
         net[0](IDS, per_sample_weights=(weights := torch.ones(16, 3, requires_grad=True))).sum(),
         weights),
 }
+
+
+def test_the_gradient_of_weights_has_no_derivative():
+    """As in `nn.EmbeddingBag`: that by the rows would be left out."""
+    (plain, _), (model, _), _ = both("resident")
+    found = []
+    for net, error in ((plain, RuntimeError), (model, Error)):
+        weights = torch.ones(16, 3, requires_grad=True)
+        loss = net[0](IDS, per_sample_weights=weights).square().sum()
+        found += torch.autograd.grad(loss, weights, create_graph=True)
+        with pytest.raises(error, match="derivative"):
+            found[-1].square().sum().backward()
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.filterwarnings("ignore:Using backward")
@@ -241,7 +295,7 @@ def test_bags_that_are_one_batch_stage_what_a_backward_accumulates():
     tables = convert(model, lambda ids: {"a": ids, "b": ids}, mode="resident", lr=0.1)
     for net, optimizer in ((plain, torch.optim.SGD(plain.parameters(), 0.1)),
                            (model, tables.optimizer)):
-        torch.autograd.grad(net(IDS).sum(), list(net.parameters()), allow_unused=True)
+        net(IDS).sum().backward(inputs=list(net.a.parameters()))
         net(IDS).square().sum().backward()
         net.a.zero_grad()
         optimizer.step()

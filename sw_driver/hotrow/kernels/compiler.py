@@ -28,6 +28,8 @@ from ..contract.errors import Error
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-ffp-contract=off", "-fno-math-errno",
          "-fno-trapping-math", "-Wno-psabi", "-fPIC", "-pthread")
 
+_SEAL = hashlib.sha256().digest_size
+
 
 def usable_cores() -> int:
     """Cores that the process may use."""
@@ -37,9 +39,19 @@ def usable_cores() -> int:
 
 
 def find_compiler() -> list[str] | None:
-    """Command of a C++ compiler: `CXX`, or the first that is installed; None if there is none."""
-    if os.environ.get("CXX"):
-        return shlex.split(os.environ["CXX"])
+    """Command of a C++ compiler: `CXX`, or the first that is installed; None if there is none.
+
+    Raises
+    ------
+    Error
+        `CXX` is no command.
+    """
+    named = os.environ.get("CXX")
+    if named:
+        try:
+            return shlex.split(named)
+        except ValueError as error:
+            raise Error(f"expected a command in CXX, got {named!r} ({error})") from error
     found = next(filter(shutil.which, ("g++", "c++", "clang++")), None)
     return [found] if found else None
 
@@ -136,26 +148,43 @@ def cached(name: str, sources: Sequence[Path], headers: Sequence[Path] = ()) -> 
 def _load(command: Sequence[str], sources: Sequence[Path], headers: Sequence[Path],
           library: Path) -> ctypes.CDLL:
     with suppress(OSError):
-        return open_library(library)
-    _make_private(library.parent)
+        _check_private(library.parent)
+        return _open_kept(library)
+    library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_private(library.parent)
     with open(library.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with suppress(OSError):  # another process has built it meanwhile
-            return open_library(library)
+            return _open_kept(library)
         print(f"hotrow: compiling {library.stem.partition('-')[0]} with {command[0]}, once",
               file=sys.stderr)
         compile_library(command, FLAGS, sources, headers, library, library.parent / "objects")
         if _digest(command, (*sources, *headers)) not in library.name:
             library.unlink()
             raise Error("the sources changed while they were compiled: start again")
-        return open_library(library)
+        return _open_kept(library)
 
 
-def _make_private(folder: Path) -> None:
-    """Make a folder that only this user writes to; raises PermissionError if others can."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _open_kept(library: Path) -> ctypes.CDLL:
+    """Load a library of the cache; raises OSError unless it is as it was written."""
+    if not _intact(library):
+        raise OSError(f"{library} is damaged")
+    return open_library(library)
+
+
+def _intact(file: Path) -> bool:
+    """Whether a file of the cache is there as it was written, with its digest at the end."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(content[:-_SEAL]).digest() == content[-_SEAL:]
+
+
+def _check_private(folder: Path) -> None:
+    """Raise PermissionError if others than this user and root can write to a folder."""
     about = folder.stat()
-    if about.st_uid != os.getuid() or about.st_mode & 0o002:
+    if about.st_uid not in (0, os.getuid()) or about.st_mode & 0o002:
         raise PermissionError(f"{folder} belongs to user {about.st_uid} or others can write to it")
 
 
@@ -178,7 +207,8 @@ def version(command: Sequence[str]) -> str:
 @cache
 def _banner(command: tuple[str, ...]) -> str:
     try:
-        done = subprocess.run([*command, "--version"], capture_output=True, text=True)
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True,
+                              errors="replace")
     except OSError as error:
         raise Error(f"the C++ compiler {command[0]!r} could not be run ({error}): install g++ or "
                     f"clang++, or name another in CXX") from error
@@ -228,7 +258,7 @@ def compile_library(command: Sequence[str], flags: Sequence[str], sources: Seque
     built = list(map(kept, sources))
     with tempfile.TemporaryDirectory(dir=objects) as folder:
         def build(source: Path, target: Path) -> str | None:
-            if target.exists():
+            if _intact(target):
                 return None
             failure = _run([*command, *options, "-c", str(source)], Path(folder) / target.name,
                            target)
@@ -260,11 +290,15 @@ def _included(source: Path, headers: Sequence[Path]) -> list[Path]:
 
 
 def _run(command: Sequence[str], output: Path, target: Path) -> str | None:
-    """Write a file and put it where it belongs; returns the message of a failure."""
-    done = subprocess.run([*command, "-o", str(output)], capture_output=True, text=True)
+    """Write a file, with its digest at the end, which linkers ignore, and put it where it belongs;
+    returns the message of a failure."""
+    done = subprocess.run([*command, "-o", str(output)], capture_output=True, text=True,
+                          errors="replace")
     if done.returncode:
         return done.stderr.strip() or f"exit code {done.returncode}"
-    with open(output, "rb") as written:
+    with open(output, "r+b") as written:
+        written.write(hashlib.sha256(written.read()).digest())
+        written.flush()
         os.fsync(written.fileno())
     output.replace(target)
     return None

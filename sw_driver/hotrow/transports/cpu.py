@@ -171,7 +171,8 @@ class CpuTransport:
     def close(self) -> None:
         """End the card after the commands and calls under way."""
         self._closed = True
-        self._library.card_close(self._handle)  # which ends it once
+        if self._process == os.getpid():  # a child has none of the card's threads
+            self._library.card_close(self._handle)  # which ends it once
         self._arrays.clear()
 
 

@@ -24,7 +24,8 @@ struct Opened {
 std::mutex lock;
 std::condition_variable returned;
 Handle newest = 0;
-std::map<Handle, std::shared_ptr<Opened>> cards;
+// Never destroyed: a child of the process would wait at its exit for threads that it lacks.
+auto &cards = *new std::map<Handle, std::shared_ptr<Opened>>;
 
 // Call the card; `card_close` waits for the call.
 template <class Function>

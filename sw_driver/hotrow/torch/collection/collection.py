@@ -26,7 +26,7 @@ from ..store.fitting import check_fits
 from ..store.opening import MODES, open_store
 from .bag_calls import BagCalls
 from .cache import Cache
-from .contents import Contents, NamedTables, TableContents
+from .contents import NamedTables, TableContents
 from .eager import outside_compile
 from .id_batches import TableChanges
 from .id_maps import IdMaps
@@ -35,7 +35,7 @@ from .lookups import Lookups
 from .result_dtype import followed, unchanged
 from .row_optimizer import RowOptimizer, rule_of
 from .rows_parameter import RowsParameter, refuse_scripting, rows_of
-from .saved_state import SavedState
+from .saved_state import SavedState, load_others
 from .table_view import TableView
 from .torchrec_tables import TorchRecTables
 from .trained_batches import TrainedBatches
@@ -317,7 +317,8 @@ class HotEmbeddingBagCollection(nn.Module):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Copies, also by pickle and `torch.save`, are resident."""
         self.flush()
-        contents = {config.name: self.contents.table(config.name) for config in self.tables}
+        contents = {config.name: tuple(map(_packed, self.contents.table(config.name)))
+                    for config in self.tables}
         return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.layout.options,
                                 contents, self.training, self.rows.requires_grad, self._dtype,
                                 self.id_maps and self.id_maps.state())
@@ -354,7 +355,8 @@ class HotEmbeddingBagCollection(nn.Module):
         int
             Rows that have a slot.
         """
-        return self.cache.learn(rows, warmup_ratio, ids_freq_mapping, limit, decay)
+        with self.lifecycle.lock:
+            return self.cache.learn(rows, warmup_ratio, ids_freq_mapping, limit, decay)
 
     def changes(self, since: int = 0) -> dict[str, TableChanges]:
         """What an export of tables with `ids="any"` lacks that was made after batch `since`; of
@@ -463,7 +465,8 @@ class HotEmbeddingBagCollection(nn.Module):
         return self.embeddings.table(name)
 
     def sha256(self) -> str:
-        """Digests of all rows, then of all state, group after group; after `flush`."""
+        """Digests of all rows, then of all state, group after group."""
+        self.flush()
         return self.contents.sha256()
 
     @property
@@ -478,6 +481,8 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str,
                             keep_vars: bool) -> None:
+        with unchanged(self):
+            super()._save_to_state_dict(destination, prefix, keep_vars)
         self.saved.save(self._prefixes(prefix), destination, self.rows if keep_vars else None)
         if self.id_maps is not None:
             destination[prefix + "_extra_state"] = self.id_maps.state()
@@ -486,6 +491,8 @@ class HotEmbeddingBagCollection(nn.Module):
                               local_metadata: Any, strict: bool, missing_keys: list[str],
                               unexpected_keys: list[str], error_msgs: list[str]) -> None:
         prefixes = self._prefixes(prefix)
+        state_dict = load_others(
+            self, state_dict, prefix, local_metadata, strict, missing_keys, error_msgs)
         maps = None if self.id_maps is None else self.id_maps.loading_saved(
             prefix + "_extra_state", prefixes, state_dict, missing_keys, error_msgs)
         self.saved.load(prefixes, state_dict, prefix, strict, missing_keys, unexpected_keys,
@@ -539,18 +546,32 @@ class HotEmbeddingBagCollection(nn.Module):
 
 
 def _resident_copy(tables: Sequence[TableConfig], rule: Rule, options: dict[str, Any],
-                   contents: Mapping[str, Contents], training: bool, trains: bool,
+                   contents: Mapping[str, tuple[Any, ...]], training: bool, trains: bool,
                    dtype: torch.dtype, id_maps: bytes | None = None) -> HotEmbeddingBagCollection:
     """A collection without a card, with the contents of another one."""
     tables = [replace(config, path=None) for config in tables]
     copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), initialise=False,
                                        seed=0, **options)
-    for name, (weights, state) in contents.items():
-        copied.contents.assign(name, weights, state)
+    for name, packed in contents.items():
+        copied.contents.assign(name, *map(_unpacked, packed))
     if copied.id_maps is not None and id_maps is not None:
         copied.id_maps.load(id_maps)
     copied._dtype = dtype
     return copied.train(training).requires_grad_(trains)
+
+
+def _packed(tensor: torch.Tensor | None) -> Any:
+    """A tensor without memory that multiprocessing would share, to which it moves a tensor."""
+    if tensor is None:
+        return None
+    return tensor.dtype, tensor.shape, tensor.reshape(-1).clone().view(torch.uint8).numpy()
+
+
+def _unpacked(packed: Any) -> torch.Tensor | None:
+    if packed is None:
+        return None
+    dtype, shape, array = packed
+    return torch.from_numpy(array).view(dtype).view(shape)
 
 
 def drawn_seed() -> int:

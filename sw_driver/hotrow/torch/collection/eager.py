@@ -6,11 +6,14 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ...contract.errors import Error
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_KEYS = torch._C._TorchDispatchModeKey
+_WITHOUT_VALUES = (_KEYS.FAKE, _KEYS.PROXY, _KEYS.FUNCTIONAL)
 _REFUSED = ("a lookup of hotrow cannot be traced, exported or transformed by torch.func: it needs "
             "the ids of each batch, and gradients of rows are staged by backward()")
 
@@ -46,6 +49,11 @@ def outside_compile(method: Callable[P, R]) -> Callable[P, R]:
         nonlocal disabled
         if torch.jit._trace.is_tracing() or torch.compiler.is_exporting():
             raise Error(_REFUSED)
+        if torch._C._len_torch_dispatch_stack():
+            if any(torch._C._get_dispatch_mode(key) for key in _WITHOUT_VALUES):
+                raise Error(_REFUSED)
+            with _disable_current_modes():  # a lookup repeated by checkpointing has other operators
+                return call(*arguments, **named)
         if "torch._dynamo" in sys.modules and disabled is None:
             disabled = torch.compiler.disable(method)
         try:

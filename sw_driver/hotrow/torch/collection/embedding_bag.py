@@ -18,6 +18,7 @@ from .eager import outside_compile
 from .result_dtype import followed, unchanged
 from .row_optimizer import RowOptimizer
 from .rows_parameter import RowsParameter, TableParameters, refuse_scripting, rows_of
+from .saved_state import load_others
 from .table_view import TableView
 
 Self = TypeVar("Self", bound="HotEmbeddingBag")
@@ -186,12 +187,18 @@ class HotEmbeddingBag(nn.Module):
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str,
                             keep_vars: bool) -> None:
+        with unchanged(self):
+            super()._save_to_state_dict(destination, prefix, keep_vars)
         self.collection.saved.save(
             {self.name: prefix}, destination, self.rows if keep_vars else None)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str,
-                              local_metadata: Any, *arguments: Any) -> None:
-        self.collection.saved.load({self.name: prefix}, state_dict, prefix, *arguments)
+                              local_metadata: Any, strict: bool, missing_keys: list[str],
+                              unexpected_keys: list[str], error_msgs: list[str]) -> None:
+        state_dict = load_others(
+            self, state_dict, prefix, local_metadata, strict, missing_keys, error_msgs)
+        self.collection.saved.load({self.name: prefix}, state_dict, prefix, strict, missing_keys,
+                                   unexpected_keys, error_msgs)
 
     def extra_repr(self) -> str:
         return (f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}, "
@@ -205,12 +212,14 @@ def check_convertible(name: str, bag: nn.EmbeddingBag | nn.Embedding) -> None:
     ------
     Error
         It has a property that `HotEmbeddingBag` has not: max_norm, scale_grad_by_freq, mode "max",
-        rows in float64 or on another device than the CPU, parametrizations,
-        backward hooks, further parameters or buffers, or a subclass's own methods.
+        rows in float64 or on another device than the CPU, parametrizations, backward hooks, hooks
+        of its state dict, further parameters or buffers, or a subclass's own methods.
     """
     weight, kind = bag.weight, "Embedding" + "Bag" * isinstance(bag, nn.EmbeddingBag)
     mode = getattr(bag, "mode", "sum")
     backward = (bag._backward_hooks, bag._backward_pre_hooks, weight._backward_hooks)
+    of_state = (bag._state_dict_hooks, bag._state_dict_pre_hooks, bag._load_state_dict_pre_hooks,
+                bag._load_state_dict_post_hooks)
     refused = {
         "max_norm": bag.max_norm is not None,
         "scale_grad_by_freq": bag.scale_grad_by_freq,
@@ -221,6 +230,7 @@ def check_convertible(name: str, bag: nn.EmbeddingBag | nn.Embedding) -> None:
         f"rows of {weight.dtype}": weight.dtype == torch.float64,
         f"rows on {weight.device}": weight.device.type != "cpu",
         "backward hooks": any(backward),
+        "hooks of its state dict": any(of_state),
         "more parameters, buffers or submodules than its weight": bool(
             [*bag.buffers(), *list(bag.parameters())[1:], *bag.children()]),
         "a forward of its own": "forward" in vars(bag),

@@ -24,12 +24,15 @@ class Lifecycle:
 
     Attributes
     ----------
+    lock : RLock
+        Of forward, staging and step, for threads that share a model.
     moves : int
         Times that tables moved to other memory, which views of before do not show.
     """
 
     def __init__(self, store: Store, staging: GradientStage) -> None:
         self._store, self._staging, self.moves = store, staging, 0
+        self.lock = staging.lock
         self._watch()
 
     def _watch(self) -> None:
@@ -105,10 +108,11 @@ class Lifecycle:
 
     def reset(self) -> None:
         """Write back, and empty the slots."""
-        self.finish()
-        self.adopt_writes()
-        self._store.flush()
-        self._store.reset()
+        with self.lock:
+            self.finish()
+            self.adopt_writes()
+            self._store.flush()
+            self._store.reset()
 
     def close(self, whole: bool, save: Callable[[], None] | None) -> None:
         """Write back, end the threads, and close a device that the store owns, and the tables;
@@ -116,7 +120,8 @@ class Lifecycle:
         `save` has saved what belongs to them."""
         complete = False
         try:
-            self._store.close()
+            with self.lock:
+                self._store.close()
             if whole and not self._staging.split:
                 if save is not None:
                     save()

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from ...contract.errors import Error
+from .rows_parameter import rows_of
 
 
 def followed(fn: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype,
@@ -40,7 +41,8 @@ def followed(fn: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype,
 @contextmanager
 def unchanged(module: nn.Module) -> Iterator[None]:
     """Keep the RowsParameter of a module from a change of its dtype or device."""
-    rows = module._parameters.pop("rows")
+    rows = rows_of(module)
+    del module._parameters["rows"]
     try:
         yield
     finally:

@@ -72,6 +72,10 @@ class RowOptimizer(torch.optim.Optimizer):
         self._of_modules = True
         self.param_groups[0]["params"] = self._parameters()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise Error("the optimizer of a collection is copied with it: copy the collection, whose "
+                    "copy has an optimizer, and load its state_dict()")
+
     def _parameters(self) -> list[Any]:
         return [self._guard, *self._shown, *self._staging.tensors()]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -14,19 +14,21 @@ from torch.optim.optimizer import (
 
 from ...contract.errors import Error
 from ..optim.interrupts import uninterrupted
-from ..optim.leaf import RowsLeaf
+from ..optim.leaf import NO_ROWS, RowsLeaf
 from ..optim.staging import GradientStage
 
 _TENSOR: Any = torch.Tensor
 _TRAINS, _DATA, _GRAD = (
     _TENSOR.requires_grad.__get__, _TENSOR.data.__get__, _TENSOR.grad.__get__)
 _SET_DATA = _TENSOR.data.__set__
-_ALIASES = ("expand_as", "__deepcopy__", "requires_grad_")  # the first finds a node of the graph
-_REFUSED = frozenset((
-    "abs", "add", "addcdiv", "addcmul", "clamp", "clamp_max", "clamp_min", "clip", "clone",
-    "copy", "div", "dist", "fill", "flatten", "lerp", "linalg_norm", "linalg_vector_norm", "mean",
-    "mul", "norm", "normal", "pow", "ravel", "reshape", "rmul", "rsub", "square", "sub", "sum",
-    "uniform", "vector_norm", "view", "zero"))
+# Functions that need no elements; `expand_as` finds a node of the graph.
+_WITHOUT_ELEMENTS = frozenset((
+    "__deepcopy__", "__dir__", "__format__", "__hash__", "__len__", "__reduce_ex__", "__repr__",
+    "_is_view", "backward", "data_ptr", "detach", "detach_", "dim", "element_size", "empty_like",
+    "expand_as", "full_like", "get_device", "is_complex", "is_conj", "is_contiguous",
+    "is_floating_point", "is_inference", "is_neg", "is_pinned", "is_shared", "ndimension",
+    "nelement", "new_empty", "new_full", "new_ones", "new_zeros", "numel", "ones_like", "rename_",
+    "requires_grad_", "size", "storage_offset", "stride", "type", "untyped_storage", "zeros_like"))
 _IN_PLACE = frozenset(f"__i{name}__" for name in (
     "add", "sub", "mul", "truediv", "floordiv", "div", "mod", "pow", "and", "or", "xor"))
 _HARMLESS = ("detach_", "requires_grad_", "share_memory_", "rename_")
@@ -43,14 +45,15 @@ class RowsParameter(nn.Parameter, RowsLeaf):
     Backward runs to it. `model.requires_grad_(False)` freezes the rows. Its `grad`, without
     elements, is present while gradients of rows of its module are staged; where it is set to None
     or zeroed, as by `model.zero_grad()`, these are dropped. A step of an optimizer of PyTorch that
-    has it among its parameters removes its `grad` and keeps the staged gradients. Arithmetic on it,
-    of a penalty or an average of parameters, would leave the rows out: it is refused.
+    has it among its parameters removes its `grad` and keeps the staged gradients. Whatever needs
+    elements of it, as a penalty, a norm or an average of parameters, would leave the rows out: it
+    is refused.
     """
 
     @classmethod
     def of(cls, stage: GradientStage, table: int | None = None) -> RowsParameter:
         """The parameter of a module that looks up in one table, or in all with None."""
-        found = cls(torch.empty(0, dtype=torch.float32))
+        found = cls(torch.empty(*NO_ROWS, dtype=torch.float32))
         found.pending, found.stage, found.table, found.in_step = [], stage, table, False
         plain(_TENSOR.register_post_accumulate_grad_hook, (found, RowsParameter._accumulated))
         return found
@@ -69,6 +72,8 @@ class RowsParameter(nn.Parameter, RowsLeaf):
         """Stage what the backward that reached this parameter found."""
         with uninterrupted(), self.stage.lock:
             pending, self.pending = self.pending, []
+            if not self.trains:  # frozen since the forward
+                return
             for held in filter(None, (reference() for reference in pending)):
                 held()
             marker = self.stage.marked(self)
@@ -78,22 +83,20 @@ class RowsParameter(nn.Parameter, RowsLeaf):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        result: Any = None
+        name, result = getattr(func, "__name__", ""), cast(Any, None)
         in_step = any(each.in_step for each in flat(args) if isinstance(each, RowsParameter))
-        refused = not in_step and (
-            name.strip("_") in _REFUSED or func == _SET_DATA or "hook" in name
-            or (changes(name) and name not in _HARMLESS))
-        if not refused:
+        attribute = name in ("__get__", "__set__")
+        allowed = in_step or (func != _SET_DATA if attribute else name in _WITHOUT_ELEMENTS)
+        if allowed:
             result = plain(func, args, kwargs)
-            refused = not in_step and name not in _ALIASES and any(
-                each.requires_grad for each in flat((result,))
-                if not isinstance(each, RowsParameter))  # a loss would have them
-        if refused:
-            raise Error(f"{name}() of a parameter that hotrow's tables show in the place "
+            allowed = in_step or not attribute or func in (_DATA, _GRAD) or not isinstance(
+                result, torch.Tensor)
+        if not allowed:
+            name = func.__self__.__name__ if attribute else f"{name}()"
+            raise Error(f"{name} of a parameter that hotrow's tables show in the place "
                         f"of their rows would leave the rows out: use state_dict(), in which "
                         f"whole tables are, or the collection's table()")
-        if func == _DATA or name == "detach":
+        if not in_step and (func == _DATA or name == "detach"):
             return result.as_subclass(DetachedRows)
         return result
 
@@ -121,21 +124,22 @@ class RowsGradient(torch.Tensor):
 
     @classmethod
     def of(cls, stage: GradientStage) -> RowsGradient:
-        found = torch.zeros(0, dtype=torch.float32).as_subclass(cls)
+        found = torch.zeros(*NO_ROWS, dtype=torch.float32).as_subclass(cls)
         found._stage = stage
         return found
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: Any = None) -> Any:
-        name, result = getattr(func, "__name__", ""), plain(func, args, kwargs)
-        tensors = list(flat(args))
-        markers = [each for each in flat(args[:1]) if isinstance(each, RowsGradient)]
-        if markers and (func == _DATA or name == "detach"):
-            return markers[0]
-        if changes(name) and name not in _HARMLESS:
-            for marker in markers:
-                marker._record(name, tensors)
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        if "norm" in name and not changes(name):
+            args = _with_an_element(args)
+        result = plain(func, args, kwargs)
+        if isinstance(args[0], RowsGradient) and (func == _DATA or name == "detach"):
+            return args[0]
+        for marker in written(name, args, kwargs):
+            if isinstance(marker, RowsGradient) and name not in _HARMLESS:
+                marker._record(name, list(flat(args)))
         return result
 
     def _record(self, name: str, tensors: list[torch.Tensor]) -> None:
@@ -148,6 +152,18 @@ class RowsGradient(torch.Tensor):
                 each.unscaled()
         elif not staged:
             self.scaled = True
+
+
+def _with_an_element(args: Any) -> Any:
+    """Arguments with a zero in each RowsGradient: without elements there is no greatest one."""
+    if isinstance(args, RowsGradient):
+        return torch.zeros(1, dtype=torch.float32)
+    return type(args)(map(_with_an_element, args)) if isinstance(args, (list, tuple)) else args
+
+
+def written(name: str, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors that the function of that name writes: its first argument, or `out`."""
+    return list(flat((*(args[:1] if changes(name) else ()), kwargs.get("out"))))
 
 
 def changes(name: str) -> bool:
@@ -164,9 +180,10 @@ def rows_of(module: Any) -> RowsParameter:
     Error
         Another tensor is in its place.
     """
-    rows = module.rows
+    rows = module._parameters.get("rows")
     if type(rows) is not RowsParameter:
-        raise Error(f"{type(module).__name__}.rows was replaced by a {type(rows).__name__}: its "
+        found = type(getattr(module, "rows", None)).__name__
+        raise Error(f"{type(module).__name__}.rows was replaced by a {found}: its "
                     f"tables are no parameters, and functional_call(), fully_shard(), swapped or "
                     f"assigned parameters do not reach their rows. Leave the module out")
     return rows
@@ -196,6 +213,10 @@ class TableParameters(dict[str, nn.Parameter | None]):
     def __getitem__(self, name: Any) -> Any:
         self._check(name)
         return super().__getitem__(name)
+
+    def __setitem__(self, name: Any, value: Any) -> None:
+        self._check(name)
+        super().__setitem__(name, value)
 
     def __delitem__(self, name: Any) -> None:
         self._check(name)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
+from torch import nn
 
 from ...contract.errors import Error
 from ..features.configs import TableConfig
@@ -13,6 +14,7 @@ from ..optim.interrupts import raise_saying, uninterrupted
 from .cache import Cache
 from .contents import NamedTables, TableContents
 from .lifecycle import Lifecycle
+from .result_dtype import unchanged
 from .rows_parameter import RowsParameter
 
 _Given: TypeAlias = tuple[torch.Tensor | None, torch.Tensor | None]  # weights and state
@@ -151,6 +153,19 @@ class SavedState:
         shape = list(given.shape)
         return shape == expected or (
             self.allow_fewer_rows and shape[1:] == expected[1:] and shape < expected)
+
+
+def load_others(module: nn.Module, state_dict: Mapping[str, Any], prefix: str,
+                local_metadata: Any, strict: bool, missing_keys: list[str],
+                error_msgs: list[str]) -> dict[str, Any]:
+    """Call the hooks of a module, load what it has beside its tables, and return the others' part
+    of the state dict."""
+    with unchanged(module):
+        nn.Module._load_from_state_dict(
+            module, state_dict, prefix, local_metadata, strict, missing_keys, [], error_msgs)
+    own = {*module._parameters, *module._buffers, *module._modules}
+    return {key: value for key, value in state_dict.items()
+            if not key.startswith(prefix) or key[len(prefix):].partition(".")[0] not in own}
 
 
 def _quoted(names: list[str]) -> str:

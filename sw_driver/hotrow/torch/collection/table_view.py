@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 from weakref import ref
 
 import torch
 
 from ...contract.errors import Error
 from .lifecycle import Lifecycle
-from .rows_parameter import RowsParameter, changes, flat, plain
+from .rows_parameter import RowsParameter, flat, plain, written
 
 _TENSOR: Any = torch.Tensor
+_MOVING = frozenset((
+    "as_strided_", "resize_", "resize_as_", "share_memory_", "squeeze_", "swapaxes_",
+    "swapdims_", "t_", "transpose_", "unsqueeze_"))
 
 
 class TableView(torch.Tensor):
@@ -32,6 +35,7 @@ class TableView(torch.Tensor):
     _copied: bool
     _owner: Any
     _moves: int
+    _itself: ref[TableView]
     _source: Any
     _key: Any
 
@@ -45,7 +49,8 @@ class TableView(torch.Tensor):
         ----------
         table : Tensor
         owner : Lifecycle, optional
-            Of the table's rows, flushed before the view is read or written.
+            Of the table's rows, flushed before the view is read or written; it lives as long as
+            the view, whose rows it may have in slots.
         rows : RowsParameter, optional
             Of the module whose weight this is; its `requires_grad` is that of the view.
         copied : bool
@@ -60,8 +65,9 @@ class TableView(torch.Tensor):
         view: TableView = torch.Tensor._make_subclass(cls, table.detach(), trains)
         view._source, view._key = source, None if source is None else _key(owner, source)
         view._rows, view._copied = rows, copied
-        view._owner = None if owner is None or copied else ref(owner)
+        view._owner = None if copied else owner
         view._moves = 0 if owner is None else owner.moves
+        view._itself = ref(view)  # swap_tensors() refuses a tensor with weak references
         if trains:
             plain(_TENSOR.register_hook, (view, _refuse_gradient))
         return view
@@ -75,16 +81,20 @@ class TableView(torch.Tensor):
             for view in flat((*args, *kwargs.values())):
                 if isinstance(view, TableView):
                     view._refresh()
-        written = [view for view in flat(
-            (*(args[:1] if changes(name) else ()), kwargs.get("out"))) if isinstance(view, cls)]
-        if any(view._copied for view in written):
+        if name in ("grad", "backward") and any(
+                isinstance(each, cls) for each in flat((*args[1:], *kwargs.values()))):
+            _refuse_gradient(None)  # of the inputs
+        views = [view for view in written(name, args, kwargs) if isinstance(view, cls)]
+        if name in _MOVING and views:
+            _refuse_moving()
+        if any(view._copied for view in views):
             raise Error("weights of several processes, and parts of a table beside the state of "
                         "its optimizer, are copies, and a write into one would be lost: write "
                         "into the whole tensor, or load_state_dict() a changed state_dict()")
         if isinstance(given, cls) and func in _HANDLED:
             return _HANDLED[func](*args, **kwargs)
         result = plain(func, args, kwargs)
-        for view in written:
+        for view in views:
             if view._source is not None:
                 view._source.copy_(plain(_TENSOR.detach, (view,)))
         if (isinstance(given, cls) and (given._copied or given._source is not None)
@@ -92,8 +102,12 @@ class TableView(torch.Tensor):
             return TableView.of(result, copied=True)
         return result
 
+    def set_(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused; PyTorch offers no other way to see the call."""
+        _refuse_moving()
+
     def _refresh(self) -> None:
-        owner = self._owner and self._owner()
+        owner = self._owner
         if owner is None:
             return
         if owner.moves != self._moves:
@@ -109,6 +123,11 @@ class TableView(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.detach().clone().__reduce_ex__(protocol)
+
+
+def _refuse_moving() -> NoReturn:
+    raise Error("the rows of a table stay where they are, and its weight keeps its memory and "
+                "shape: clone() it before")
 
 
 def _key(owner: Any, source: Any) -> tuple[int, int]:
@@ -151,6 +170,11 @@ def _set_requires_grad(view: Any, value: bool = True) -> Any:
     return view
 
 
+def _trains(view: Any) -> bool:
+    return bool(plain(_TENSOR.requires_grad.__get__, (view,))) and (
+        view._rows is None or view._rows.trains)
+
+
 def _refuse(what: str) -> Callable[..., None]:
     def refuse(view: Any, *_: Any) -> None:
         if view._rows is not None and view._rows.trains:
@@ -163,6 +187,8 @@ def _refuse(what: str) -> Callable[..., None]:
 _HANDLED: dict[Any, Callable[..., Any]] = {
     _TENSOR.data.__get__: _data, _TENSOR.data.__set__: _set_data,
     _TENSOR.requires_grad_: _set_requires_grad,
+    _TENSOR.requires_grad.__get__: _trains,
+    _TENSOR.detach_: lambda view: _set_requires_grad(view, False),
     _TENSOR.requires_grad.__set__: _set_requires_grad,
     _TENSOR.grad.__get__: _refuse("grad"), _TENSOR.grad.__set__: _refuse("grad"),
     _TENSOR.register_hook: _refuse("hooks"),
@@ -170,6 +196,6 @@ _HANDLED: dict[Any, Callable[..., Any]] = {
 }
 _WITHOUT_CONTENTS = frozenset((
     *_HANDLED, _TENSOR.shape.__get__, _TENSOR.dtype.__get__, _TENSOR.device.__get__,
-    _TENSOR.requires_grad.__get__, _TENSOR.is_leaf.__get__, _TENSOR.ndim.__get__, _TENSOR.size,
+    _TENSOR.is_leaf.__get__, _TENSOR.ndim.__get__, _TENSOR.size,
     _TENSOR.dim, _TENSOR.numel, _TENSOR.stride, _TENSOR.is_contiguous, _TENSOR.__len__)) - {
         _TENSOR.data.__set__}

@@ -71,10 +71,11 @@ class TrainedBatches:
     def prefetch(self, bags: Bags) -> None:
         """Begin to fetch the rows of Bags, whose ids are copied."""
         bags, store, maps = bags.snapshot(), self._store, self._id_maps
-        self._lifecycle.adopt_writes()
-        with self._keeping():
-            store.prefetch(self.request(
-                bags, store.waiting, rows_of=None if maps is None else maps.prefetch))
+        with self._lifecycle.lock:
+            self._lifecycle.adopt_writes()
+            with self._keeping():
+                store.prefetch(self.request(
+                    bags, store.waiting, rows_of=None if maps is None else maps.prefetch))
 
     def take(self, bags: Bags) -> TakenRows:
         """Rows of a batch."""

@@ -11,6 +11,8 @@ from torch.autograd import Variable
 if TYPE_CHECKING:
     from .staging import GradientStage
 
+NO_ROWS = (0, 1)  # shape of leaves: of as many dimensions as a table, by which code chooses
+
 # As PyTorch's own FSDP uses it: there is no other way to follow one backward to its end.
 _ENGINE: Any = Variable._execution_engine
 

@@ -12,13 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...contract.errors import Error
 from ...kernels.grouping import Grouper
 from ...kernels.pooling import BagLayout, pool_bags, sum_gradients
 from ..features.grouping import Segment
 from ..memory.slot_memory import to_device
 from .arithmetic import pool
 from .gradients import LocatedRows, StagedBags, StagedGradients
-from .leaf import Held, RowsLeaf
+from .leaf import NO_ROWS, Held, RowsLeaf
 
 _LEAST = 1 << 18  # elements; less the C library keeps for itself
 _KEPT = 4  # blocks that nothing refers to, at most, after a block of another size
@@ -232,7 +233,22 @@ class PooledLookup(torch.autograd.Function):
             return None, None if weights is None else torch.zeros_like(weights), None
         if gradients.shape[1] > 1 and gradients.stride(1) != 1:
             gradients = gradients.contiguous()
-        reached = torch.zeros(0, dtype=torch.float32) if ctx.needs_input_grad[0] else None
+        reached = torch.zeros(*NO_ROWS, dtype=torch.float32) if ctx.needs_input_grad[0] else None
         if reached is not None:
             lookup.hold(lambda: lookup.stage(gradients, weights))
-        return reached, lookup.weight_gradients(gradients, rows) if ctx.weighs else None, None
+        of_weights = None
+        if ctx.weighs:
+            of_weights = _FirstDerivative.apply(lookup.weight_gradients(gradients, rows))
+        return reached, of_weights, None
+
+
+class _FirstDerivative(torch.autograd.Function):
+    """The gradient of weights, whose derivative by rows autograd would leave out."""
+
+    @staticmethod
+    def forward(ctx: Any, gradients: Tensor) -> Tensor:
+        return gradients.view_as(gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise Error("the gradient of weights per sample has no derivative, as in nn.EmbeddingBag")

@@ -1,6 +1,9 @@
 """A loader read ahead of training, so that the rows of coming batches are on their way."""
 
+import atexit
+import os
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
@@ -99,6 +102,7 @@ class TrainPipeline(Generic[B]):
         if self._iterator is not None:
             self._iterator.close()
         self._iterator = self._epoch()
+        _OPEN.add(self)
         return self._iterator
 
     def skip(self) -> None:
@@ -298,3 +302,15 @@ class TrainPipeline(Generic[B]):
 
 
 _END: Any = object()
+_OPEN: weakref.WeakSet[TrainPipeline[Any]] = weakref.WeakSet()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_OPEN.clear)
+
+
+@atexit.register
+def _close() -> None:
+    """End the epochs of a program that ends: later, tensors of their batches would abort it."""
+    for pipeline in tuple(_OPEN):
+        with suppress(Exception):
+            pipeline.close()
