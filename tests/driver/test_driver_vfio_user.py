@@ -211,6 +211,10 @@ def test_a_path_that_is_taken(path, tmp_path):
     with pytest.raises(ValueError, match="no socket"):
         CardServer(card, file)
     assert file.read_text() == "kept"
+    for odd, message in ((tmp_path / "no" / "card", "no folder"),
+                         (tmp_path / ("a" * 100), "at most 107 bytes")):
+        with pytest.raises(ValueError, match=message):
+            CardServer(card, odd)
     left = tmp_path / "left.sock"
     with socket.socket(socket.AF_UNIX) as line:
         line.bind(str(left))

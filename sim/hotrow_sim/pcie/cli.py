@@ -28,10 +28,9 @@ def run(options) -> int:
     from hotrow_rtl.config import preset
 
     from .card import PcieCard
-    from .server import CardServer
+    from .server import CardServer, free_socket
 
-    if not options.socket.parent.is_dir():
-        raise ValueError(f"{options.socket.parent} is no folder: --socket needs a path in one")
+    free_socket(options.socket)  # before minutes of a build
     config = preset(options.preset)
     server = CardServer(PcieCard(config), options.socket)
     try:

@@ -21,6 +21,7 @@ from .messages import Command, Flag, Message, unpacked
 _SLICE = 4096  # cycles between two looks at the socket
 _POSTED = 64  # cycles in which a write reaches a register
 _REGISTER = 4  # bytes
+_LONGEST_PATH = 107  # bytes, on Linux
 _COUNTS = [tuple(REGISTERS[f"{queue.upper()}_{name}"].offset for name in ("TAIL", "COMPLETED"))
            for queue in QUEUES]
 _SIZES = {messages.BAR: BAR_BYTES, messages.CONFIGURATION: SIZE}
@@ -42,12 +43,12 @@ class CardServer:
     Raises
     ------
     ValueError
-        If another process serves this socket, or the path is something else.
+        See `free_socket`.
     """
 
     def __init__(self, card: PcieCard, path: Path):
         self._card, self._path = card, path
-        _remove_left(path)
+        free_socket(path)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))
         self._listener.listen(1)
@@ -297,8 +298,19 @@ def _close(files):
         os.close(file)
 
 
-def _remove_left(path):
-    """Remove the socket of a server that has ended."""
+def free_socket(path: Path) -> None:
+    """Remove the socket of a server that has ended.
+
+    Raises
+    ------
+    ValueError
+        If a server uses it, the path is something else, or no socket can be there.
+    """
+    if not path.parent.is_dir():
+        raise ValueError(f"{path.parent} is no folder: --socket needs a path in one")
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        raise ValueError(f"{path} is too long for a socket, whose path has at most "
+                         f"{_LONGEST_PATH} bytes: name a shorter one")
     if not path.is_socket():
         if path.exists():
             raise ValueError(f"{path} exists and is no socket: name another path")
