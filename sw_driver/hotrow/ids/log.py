@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..contract.errors import Error
 
 EVENT = np.dtype([("batch", "<i8"), ("id", "<u8"), ("row", "<i4"), ("kind", "<i4")])
 EXPIRED, ADMITTED = 0, 1
+_PART = 1 << 16  # events that are Python objects at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +91,8 @@ class EventLog:
         """
         rows: dict[int, int] = {}
         taken: set[int] = set()
-        for position, (batch, key, row, kind) in enumerate(events.tolist()):
+        for position, (batch, key, row, kind) in enumerate(chain.from_iterable(
+                events[part:part + _PART].tolist() for part in range(0, len(events), _PART))):
             if kind == EXPIRED:
                 sound = rows.pop(key, None) == row
                 taken.discard(row)
