@@ -284,11 +284,40 @@ def test_exports_follow_the_table():
                 export.pop(id_, None)
             export.update(zip(changes.ids.tolist(), changes.weights, strict=True))
             since = changes.until
-        embeddings.id_maps.maps[0].log.forget(since)
+        embeddings.forget_changes(since)
         whole = embeddings.changes()["user"]
         assert sorted(whole.ids.tolist()) == sorted(export)
         for id_, weights in zip(whole.ids.tolist(), whole.weights, strict=True):
             assert torch.equal(export[id_], weights)
+
+
+def test_changes_are_forgotten_by_table():
+    made = batches(seed=9)
+    with collection() as embeddings:
+        train(embeddings, made[:40])
+        for until, name, message in ((40, "plain", r"no table 'plain' .* user, item"),
+                                     (41, None, "up to 41 cannot.* 40 batches have trained"),
+                                     (-1, "user", "up to -1 cannot")):
+            with pytest.raises(Error, match=message):
+                embeddings.forget_changes(until, name)
+        before, size = embeddings.changes(30), len(embeddings.id_maps.state())
+        embeddings.forget_changes(30, "user")
+        assert len(embeddings.id_maps.state()) < size
+        with pytest.raises(Error, match="begins after batch 30, and events since batch 20"):
+            embeddings.changes(20)
+        for name, each in embeddings.changes(30).items():
+            for part in ("ids", "rows", "removed"):
+                assert torch.equal(getattr(each, part), getattr(before[name], part))
+        copied = copy.deepcopy(embeddings)
+        with pytest.raises(Error, match="begins after batch 30"):
+            copied.changes(29)
+        embeddings.forget_changes(40)
+        assert all(len(each.ids) == len(each.removed) == 0
+                   for each in embeddings.changes(40).values())
+        train(embeddings, made[40:])
+        assert before["user"].until == 40 and len(embeddings.changes(40)["user"].ids)
+    with pytest.raises(Error, match="there is none"):
+        collection(given=[TableConfig("a", 9, 4)]).forget_changes(0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import BatchError, Error
 from ..operands.integers import numbered
-from .index import MOST_COUNT, SKETCH_ROWS, id_index
+from .index import MOST_COUNT, ROW_BYTES, SKETCH_ROWS, id_index
 from .initial import mixed
 from .log import ADMITTED, EXPIRED, Changes, EventLog, digest
 from .policies import Expiry, LeastCount, Probability
@@ -64,7 +64,7 @@ class IdMap:
     Row 0 is the default row: ids read it, and train it, until they get a row of 1 to rows - 1. The
     same batches give the same rows with any number of threads. Calls may come from any thread.
 
-    It takes 32 bytes a row, and those of the sketch of `LeastCount`.
+    It takes `ROW_BYTES` a row, and those of the sketch of `LeastCount`.
 
     Parameters
     ----------
@@ -81,6 +81,8 @@ class IdMap:
 
     Attributes
     ----------
+    ROW_BYTES : int
+        32.
     first_rows : int
         Rows of the table before it grew.
     batch, completed : int
@@ -101,6 +103,8 @@ class IdMap:
     >>> ids.plan([-1, 8]).rows.tolist()  # no row is left for 8
     [3, 0]
     """
+
+    ROW_BYTES = ROW_BYTES
 
     def __init__(self, rows: int, admission: LeastCount | Probability | None = None,
                  expiry: Expiry | None = None, seed: int = 0, threads: int | None = None):

@@ -381,6 +381,27 @@ class HotEmbeddingBagCollection(nn.Module):
         self.flush()
         return self.id_maps.changes(since)
 
+    def forget_changes(self, until: int, name: str | None = None) -> None:
+        """Drop what `changes` keeps of batches up to `until`, which every export has.
+
+        Later calls of `changes` begin at `until` or after it, or with `since=0` for every id.
+
+        Parameters
+        ----------
+        until : int
+            Of the changes that were exported.
+        name : str, optional
+            Of a table; by default all tables with `ids="any"`.
+
+        Raises
+        ------
+        Error
+            There is no such table, or these batches have not trained.
+        """
+        if self.id_maps is None:
+            raise Error("forget_changes() is for tables with ids='any', and there is none")
+        self.id_maps.forget(until, name)
+
     def grow(self, name: str) -> int:
         """Double the rows of a table with `ids="any"`, between a step and the next batch.
 

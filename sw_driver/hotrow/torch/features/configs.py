@@ -193,7 +193,8 @@ class TableGroup:
             rule.initial if rule.state else None, rule.state, first.dtype,
             columns=rule.columns(first.embedding_dim) or None,
             paths=[config.path for config in self.configs],
-            names=[config.name for config in self.configs], optimizer=rule.name)
+            names=[config.name for config in self.configs], optimizer=rule.name,
+            ids=[config.ids for config in self.configs])
         self.whole_rows = self.tables.whole_rows
 
     @property

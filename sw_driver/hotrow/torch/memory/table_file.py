@@ -51,6 +51,8 @@ class TableFile:
     kind : RowKind
     optimizer : str
         Name of the rule whose state the file holds.
+    ids : str
+        "rows", or "any" for a table whose rows belong to the ids of a file beside it.
 
     Attributes
     ----------
@@ -74,7 +76,7 @@ class TableFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], table: str, rows: int, kind: RowKind,
-                 optimizer: str):
+                 optimizer: str, ids: str = "rows"):
         self.path, self.table = os.path.abspath(path), table
         self._row_bytes = kind.width * kind.dtype.itemsize
         self._state_bytes = 4 * (kind.state == "row")
@@ -82,7 +84,8 @@ class TableFile:
         self._header = {
             "format": _FORMAT, "table": table, "rows": rows, "dim": kind.dim,
             "dtype": str(kind.dtype).removeprefix("torch."), "elements": kind.width,
-            "state": kind.state, "optimizer": optimizer, "page": mmap.PAGESIZE}
+            "state": kind.state, "optimizer": optimizer, "page": mmap.PAGESIZE,
+            "ids": ids}
         self.filled, self.closed, self._owner = False, False, os.getpid()
         self.mapped: list[tuple[int, int]] = []
         self._random = False  # as `expect`
@@ -261,6 +264,7 @@ class TableFile:
             self._owns = True
             os.ftruncate(self._file.fileno(), 0)
             return
+        found.setdefault("ids", "any" if os.path.exists(self.path + ".ids") else "rows")
         differing = [f"{name} is {found.get(name)!r}, and the table's {value!r}"
                      for name, value in self._header.items() if found.get(name) != value]
         if differing:

@@ -48,6 +48,8 @@ class EmbeddingTables:
         Of the tables, with `paths`.
     optimizer : str
         Name of the rule whose state the tables have, with `paths`.
+    ids : sequence of str
+        As in `TableFile`, of each table, with `paths`.
 
     Attributes
     ----------
@@ -71,7 +73,7 @@ class EmbeddingTables:
                  state: str | None = "row", dtype: torch.dtype = torch.float32,
                  device: str | torch.device = "cpu", columns: int | None = None,
                  paths: Sequence[str | os.PathLike[str] | None] = (), names: Sequence[str] = (),
-                 optimizer: str = ""):
+                 optimizer: str = "", ids: Sequence[str] = ()):
         self.cardinalities, self.dim = tuple(cardinalities), dim
         self._initial_state = initial_state
         in_files = any(path is not None for path in paths)
@@ -81,7 +83,7 @@ class EmbeddingTables:
         self.files: list[TableFile | None] = [None] * len(padded)
         self.spans: torch.Tensor | None = None
         if in_files:
-            self._open_files(paths, names, optimizer, padded)
+            self._open_files(paths, names, optimizer, ids or ["rows"] * len(padded), padded)
         else:
             self.rows = self.kind.allocate(sum(padded), device)
         if initial_state is not None and self.rows.state is not None:
@@ -95,12 +97,12 @@ class EmbeddingTables:
         return [-(-rows // alignment) * alignment for rows in self.cardinalities]
 
     def _open_files(self, paths: Sequence[str | os.PathLike[str] | None], names: Sequence[str],
-                    optimizer: str, padded: Sequence[int]) -> None:
+                    optimizer: str, ids: Sequence[str], padded: Sequence[int]) -> None:
         try:
             for number, path in enumerate(paths):
                 if path is not None:
                     self.files[number] = TableFile(path, names[number], self.cardinalities[number],
-                                                   self.kind, optimizer)
+                                                   self.kind, optimizer, ids[number])
             self.rows, self.spans = self._mapped(padded)
         except BaseException:
             self.discard()
