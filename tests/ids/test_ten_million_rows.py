@@ -10,8 +10,8 @@ from hotrow.ids.log import EventLog, digest
 from tests.ids.followed_map import pairs
 from tests.support.ids_model import IdsModel
 
-ROWS, BATCHES, NEW, LOOKUPS = 10_000_001, 16, 1_048_000, 1_248_000
-POLICIES = ROWS, Probability(0.8), Expiry(age=13, floor=9_000_000), 1 << 60
+ROWS, BATCHES, NEW, LOOKUPS = 10_000_001, 14, 1_048_000, 1_248_000
+POLICIES = ROWS, Probability(0.8), Expiry(age=12, floor=9_000_000), 1 << 60
 RESTART = 9
 
 
@@ -82,6 +82,7 @@ def run(threads, path, model=None):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_ten_million_rows(tmp_path):
     path, model = tmp_path / "map.npz", IdsModel(*POLICIES)
     ids, seen, loads = run(1, path, model)
