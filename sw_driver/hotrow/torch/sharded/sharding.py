@@ -42,7 +42,8 @@ class Sharding:
     def __init__(self, configs: Sequence[TableConfig], rule: Rule, rank: int, world: int):
         self.rank, self.world = rank, world
         self.shards = group_tables([
-            replace(config, num_embeddings=-(-config.num_embeddings // world))
+            replace(config, num_embeddings=-(-config.num_embeddings // world), ids="rows",
+                    admission=None, expiry=None)
             for config in configs], rule)
         self.spans = [
             TableGroup(shard.numbers, configs, rule, EmbeddingTables(
