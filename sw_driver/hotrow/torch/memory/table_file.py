@@ -115,7 +115,7 @@ class TableFile:
     def growing(self, rows: int) -> Iterator[Callable[[], None]]:
         """Room for more rows, which `map` shows; an error in the block undoes it.
 
-        The state of the rows gets another place, behind the file of before: the caller copies it.
+        The state of the rows gets another place, after the end of before: the caller copies it.
         Whenever this process ends, the file is the table of before, or, after a call of what the
         block gets, the larger one.
 
