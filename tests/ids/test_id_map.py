@@ -85,6 +85,19 @@ def test_memory_of_a_row_and_of_an_event():
     assert 23.9 < (filled - left) / rows < 24.2, (filled - left) / rows
 
 
+def test_events_are_objects_a_part_at_a_time():
+    ids = IdMap(200_001)
+    ids.plan(np.arange(200_000))
+    events = ids.log.events()
+    tracemalloc.start()
+    try:
+        replayed = EventLog.replay(events)
+        now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - now < 120 * len(replayed)
+
+
 def test_an_id_is_estimated_too_high_only():
     draw = np.random.default_rng(0)
     ids = draw.zipf(1.3, 20_000).astype(np.uint64)
