@@ -29,7 +29,6 @@ from hotrow.torch.optim.rules import RowwiseAdagrad
 from hotrow.torch.training.dlrm import DLRM
 from hotrow.torch.training.metrics import auc
 from hotrow.torch.training.reference import ReferenceTrainer
-from hotrow.torch.training.train import ID_BYTES
 from hotrow.traces import Samples, open_trace
 
 FEW, BOUND, LR, SCALE = 200, 0.05, 0.2, 0.1
@@ -90,7 +89,7 @@ class AnyId(Modulo):
     """A map of ids as in `hotrow train --any-ids`: a new id takes the row that was looked up least
     recently, more than `KEPT` batches ago."""
 
-    default, beside = 0, ID_BYTES
+    default, beside = 0, IdMap.ROW_BYTES
 
     def __init__(self, distinct, rows, admission=None, expiry=None):
         super().__init__(distinct, rows)
@@ -111,7 +110,7 @@ class Frequent(AnyId):
     Counts of ids with a row, and of those without, are halved every 200 batches.
     """
 
-    beside = ID_BYTES + 8
+    beside = IdMap.ROW_BYTES + 8
 
     def __init__(self, distinct, rows):
         super().__init__(distinct, rows, LeastCount(80, width=rows, halve_every=200),

@@ -30,6 +30,7 @@ class IdsModel:
         self.rows, self.admission, self.expiry, self.seed = rows, admission, expiry, seed
         self.cap = min(rows - 1, (expiry and expiry.cap) or rows - 1)
         self.row_of, self.count, self.last = {}, {}, {}
+        self.looked_up = {}  # ids of each batch, each once; they may have been looked up since
         self.free, self.fresh, self.batch, self.completed = [], 1, 0, 0
         if isinstance(admission, LeastCount):
             self.sketch = Sketch(admission.width, seed)
@@ -38,31 +39,36 @@ class IdsModel:
         if isinstance(self.admission, LeastCount):
             return self.sketch.add(key, count) >= self.admission.least
         if isinstance(self.admission, Probability):
-            draw = mix(key ^ mix(self.seed ^ mix(self.batch))) >> 11
-            return draw < self.admission.value * 2 ** 53
+            return mix(key ^ self.salt) >> 11 < self.admission.value * 2 ** 53
         return True
 
     def free_some(self, due, most):
         by_count = self.expiry.age is None and self.expiry.below is not None
-
-        def order(key):
-            pair = self.last[key], self.count[key]
-            return (pair[::-1] if by_count else pair), self.row_of[key]
-
-        leaving = sorted((key for key in self.row_of if self.last[key] <= self.completed
-                          and due(key)), key=order)[:max(0, most)]
-        events = [(key, self.row_of.pop(key)) for key in leaving]
+        leaving = []
+        for batch in sorted(self.looked_up):  # the oldest lookups first
+            if batch > self.completed or (len(leaving) >= most and not by_count):
+                break
+            keys = self.looked_up[batch] = [key for key in self.looked_up[batch]
+                                            if self.last[key] == batch and key in self.row_of]
+            leaving += sorted(filter(due, keys),
+                              key=lambda key: (self.count[key], self.row_of[key]))
+        if by_count:
+            leaving.sort(key=lambda key: (self.count[key], self.last[key], self.row_of[key]))
+        events = [(key, self.row_of.pop(key)) for key in leaving[:max(0, most)]]
         self.free += [row for _, row in events]
         return events
 
     def plan(self, ids):
         """Rows, admitted and expired (id, row) pairs."""
         self.batch += 1
-        missing = {}
+        self.salt = mix(self.seed ^ mix(self.batch))
+        missing, looked_up = {}, self.looked_up.setdefault(self.batch, [])
         for key in ids:
             if key in self.row_of:
                 self.count[key] += 1
-                self.last[key] = self.batch
+                if self.last[key] != self.batch:
+                    self.last[key] = self.batch
+                    looked_up.append(key)
             else:
                 missing[key] = missing.get(key, 0) + 1
         if isinstance(self.admission, LeastCount) and self.admission.halve_every and (
@@ -87,4 +93,5 @@ class IdsModel:
             self.fresh += row == self.fresh
             self.row_of[key], self.count[key], self.last[key] = row, missing[key], self.batch
             events.append((key, row))
+        looked_up += [key for key, _ in events]
         return [self.row_of.get(key, 0) for key in ids], events, expired

@@ -1,6 +1,7 @@
 """Ids of columns and of n-grams, against plain Python."""
 
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -43,8 +44,23 @@ def test_series_of_data_frames(library):
     words = ["milk", "bread", None, "milk"]
     assert unsigned(ids_of(series(words))) == [fnv((word or "").encode()) for word in words]
     assert ids_of(series([3, -1, 1 << 62])).tolist() == [3, -1, 1 << 62]
-    with pytest.raises(BatchError, match="fill it first"):
-        ids_of(series([1, None]))
+    whole = series([1, None, 1 << 62], dtype=(
+        "Int64" if library == "pandas" else sys.modules["polars"].Int64))
+    assert unsigned(ids_of(whole)) == [1, fnv(b""), 1 << 62]
+    with pytest.raises(BatchError, match=r"value 0 .* 1\.0, of type float: .* unless they are Int"):
+        ids_of(series([1.0, None]))
+    table = sys.modules[library].DataFrame({"a": [1, 2], "b": [3, 4]})
+    with pytest.raises(BatchError, match=r"DataFrame of shape \[2, 2\]: give one column"):
+        ids_of(table)
+
+
+def test_a_null_among_integers_is_that_among_strings():
+    empty = fnv(b"")
+    for column in ([3, None], [3, float("nan")], np.array([3, None], object),
+                   np.ma.array([3, 4], mask=[False, True])):
+        assert unsigned(ids_of(column)) == [3, empty]
+    assert unsigned(ids_of([None, np.float32("nan")])) == [empty] * 2
+    assert unsigned(ids_of(each for each in ("a", None))) == [fnv(b"a"), empty]
 
 
 @pytest.mark.parametrize("column", [
@@ -60,13 +76,16 @@ def test_the_largest_integers_wrap():
     assert ids_of([]).tolist() == []
 
 
-@pytest.mark.parametrize("column", [[1.5], [True], [["a"], ["b"]], [b"a", 3.5], "milk", [{}, "a"],
-                                    [1 << 70, "a", None, 2.5]])
-def test_what_is_no_column_of_ids_is_refused(column):
-    with pytest.raises(BatchError):
-        ids_of(column if isinstance(column, str) else np.array(column, object)
-               if any(isinstance(each, (bytes, dict)) or each is None for each in column)
-               else column)
+@pytest.mark.parametrize("column, message", [
+    ([1.5], "value 0 .* of type float"), ([True], "value 0 .* of type bool"),
+    ([["a"], ["b"]], "value 0 .* of type list"), ([b"a", 3.5], "value 1 .* of type float"),
+    ("milk", "got str"), ([{}, "a"], "value 0 .* of type dict"), ([1, "a"], "value 1 .* type str"),
+    ([1 << 70, "a", None, 2.5], "value 1 .* of type str"), ({"a"}, "got set"), (7, "got int"),
+    ([None, 1 << 64], "value 1 .* more than 64 bits"), ([-1 - (1 << 63)], "more than 64 bits"),
+    (np.array([[1, 2]]), r"got ndarray of shape \[1, 2\]")], ids=str)
+def test_what_is_no_column_of_ids_is_refused(column, message):
+    with pytest.raises(BatchError, match=message):
+        ids_of(column)
 
 
 def plain(tokens, made):

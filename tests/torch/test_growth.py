@@ -145,7 +145,7 @@ def test_a_pipeline_goes_on_after_an_epoch():
         assert digest(embeddings) == digest(plain)
 
 
-def test_what_cannot_grow(tmp_path):
+def test_what_cannot_grow():
     mixed = [TableConfig("user", ROWS, DIM, ids="any", expiry=Expiry(cap=9)),
              TableConfig("item", ROWS, DIM, ids="any"), TableConfig("plain", 9, DIM)]
     with collection(given=mixed) as embeddings:
@@ -155,9 +155,6 @@ def test_what_cannot_grow(tmp_path):
             with pytest.raises(Error, match=message):
                 embeddings.grow(name)
         assert embeddings.sha256() == before
-    in_file = [mixed[1], replace(mixed[2], path=tmp_path / "plain")]
-    with collection(given=in_file) as embeddings, pytest.raises(Error, match="are in files"):
-        embeddings.grow("item")
     with pytest.raises(Error, match="there is none"):
         collection("resident", given=mixed[2:]).grow("plain")
 

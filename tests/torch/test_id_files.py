@@ -1,5 +1,7 @@
 """Tables with `ids="any"` in files: bits, reopened maps, and files that do not fit."""
 
+import json
+import mmap
 import shutil
 from dataclasses import replace
 
@@ -65,8 +67,6 @@ def test_files_that_do_not_fit(tmp_path):
         (tmp_path / folder).mkdir()
         with collection(given=in_files(tmp_path / folder)) as embeddings:
             train(embeddings, made[:count])
-            with pytest.raises(Error, match="are in files"):
-                embeddings.grow("user")
     user, plain, item = in_files(tmp_path / "a")
     with pytest.raises(Error, match=r"end with one batch, and these with .*user.: 9, .item.: 5"):
         collection(given=[user, plain, replace(item, path=tmp_path / "b" / "item")])
@@ -82,6 +82,45 @@ def test_files_that_do_not_fit(tmp_path):
     with collection(given=[user, plain, replace(item, path=None)]) as embeddings:
         assert [each.batch for each in embeddings.id_maps.maps.values()] == [9, 9]
         train(embeddings, made)
+
+
+@pytest.mark.filterwarnings("ignore:the file .* was not closed")
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("ids_file", [True, False])
+def test_rows_without_their_ids_are_refused(ids_file, closed, tmp_path):
+    """By a table of rows, which would give rows to other ids."""
+    path, other = tmp_path / "user", tmp_path / "other"
+    any_ids = TableConfig("user", ROWS, DIM, ids="any", path=path)
+    with collection(given=[any_ids]) as embeddings:
+        train(embeddings, [ids[:, :1] for ids in batches(seed=28, count=5)])
+        embeddings.flush()
+        shutil.copy(path, other)
+    if not closed:
+        shutil.move(other, path)
+    if not ids_file:
+        (tmp_path / "user.ids").unlink()
+    with pytest.raises(Error, match="holds another table: ids is 'any', and the table's 'rows'"):
+        collection(given=[replace(any_ids, ids="rows")])
+    rows = TableConfig("plain", ROWS, DIM, path=tmp_path / "plain")
+    collection(given=[rows]).close()
+    with pytest.raises(Error, match="holds another table: ids is 'rows', and the table's 'any'"):
+        collection(given=[replace(rows, ids="any")])
+
+
+def test_a_file_that_does_not_say_which_ids_it_has(tmp_path):
+    path, size = tmp_path / "user", mmap.PAGESIZE
+    for ids, other in (("any", "rows"), ("rows", "any")):
+        config = TableConfig("user", ROWS, DIM, ids=ids, path=path)
+        collection(given=[config]).close()
+        content = path.read_bytes()
+        header = json.loads(content[:size])
+        del header["ids"]
+        path.write_bytes(json.dumps(header).ljust(size).encode() + content[size:])
+        with pytest.raises(Error, match=f"ids is '{ids}', and the table's '{other}'"):
+            collection(given=[replace(config, ids=other)])
+        collection(given=[config]).close()
+        for each in tmp_path.iterdir():
+            each.unlink()
 
 
 def test_a_second_close_saves_no_ids(tmp_path):

@@ -284,11 +284,40 @@ def test_exports_follow_the_table():
                 export.pop(id_, None)
             export.update(zip(changes.ids.tolist(), changes.weights, strict=True))
             since = changes.until
-        embeddings.id_maps.maps[0].log.forget(since)
+        embeddings.forget_changes(since)
         whole = embeddings.changes()["user"]
         assert sorted(whole.ids.tolist()) == sorted(export)
         for id_, weights in zip(whole.ids.tolist(), whole.weights, strict=True):
             assert torch.equal(export[id_], weights)
+
+
+def test_changes_are_forgotten_by_table():
+    made = batches(seed=9)
+    with collection() as embeddings:
+        train(embeddings, made[:40])
+        for until, name, message in ((40, "plain", r"no table 'plain' .* user, item"),
+                                     (41, None, "up to 41 cannot.* 40 batches have trained"),
+                                     (-1, "user", "up to -1 cannot")):
+            with pytest.raises(Error, match=message):
+                embeddings.forget_changes(until, name)
+        before, size = embeddings.changes(30), len(embeddings.id_maps.state())
+        embeddings.forget_changes(30, "user")
+        assert len(embeddings.id_maps.state()) < size
+        with pytest.raises(Error, match="begins after batch 30, and events since batch 20"):
+            embeddings.changes(20)
+        for name, each in embeddings.changes(30).items():
+            for part in ("ids", "rows", "removed"):
+                assert torch.equal(getattr(each, part), getattr(before[name], part))
+        copied = copy.deepcopy(embeddings)
+        with pytest.raises(Error, match="begins after batch 30"):
+            copied.changes(29)
+        embeddings.forget_changes(40)
+        assert all(len(each.ids) == len(each.removed) == 0
+                   for each in embeddings.changes(40).values())
+        train(embeddings, made[40:])
+        assert before["user"].until == 40 and len(embeddings.changes(40)["user"].ids)
+    with pytest.raises(Error, match="there is none"):
+        collection(given=[TableConfig("a", 9, 4)]).forget_changes(0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -318,13 +347,41 @@ def test_exports_are_saved(tmp_path, dtype):
     (lambda: collection("hotline", cold="pooled"), "cold='gathered'"),
     (lambda: collection("hotline").parts().__next__(), "Call the collection"),
     (lambda: collection(given=[TableConfig("a", 9, 4)]).changes(), "there is none"),
-    (lambda: collection(given=[TableConfig("a", 1, 4, ids="any")]), "needs 2 to"),
+    (lambda: TableConfig("a", 1, 4, ids="any"), "table 'a': a map of ids needs 2 to"),
+    (lambda: TableConfig("a", 9, 4, ids="any", admission=2), "'a': admission is .* LeastCount or "),
+    (lambda: TableConfig("a", 9, 4, ids="any", admission=Expiry()), "'a': admission is .*Expiry"),
+    (lambda: TableConfig("a", 9, 4, ids="any", expiry=50), "'a': expiry is .* Expiry, and not 50"),
+    (lambda: TableConfig("a", 9, 4, ids="any", expiry=Expiry(cap=9)), "'a': the cap of 9 ids"),
+    (lambda: TableConfig("a", 9, 4, ids="any", expiry=Expiry(floor=9)), "'a': 9 rows .* floor"),
     (lambda: collection("hotline").learn({"user": [3, 1 << 40]}), "1099511627776 is no row"),
     (lambda: collection("hotline").learn({"user": [-5]}), "-5 is no row"),
 ])
 def test_what_is_refused(call, message):
     with pytest.raises(Error, match=message):
         call()
+
+
+@pytest.mark.parametrize("inputs, message", [
+    (np.array([["a"], ["b"]]), "ndarray of strings: hotrow.torch.ids_of makes ids of a column"),
+    ([(np.array(["a", "b"]), [0, 1])], "feature 0 .* of strings: hotrow.torch.ids_of"),
+    ([["a"], ["b"]], "tables, got 2: ids .samples, features. are a tensor or an array"),
+    (torch.tensor([5, 6]), r"shape \[2\]: one feature is ids\[:, None\]"),
+    (np.array([[1 << 64]], object), "integers"), (np.array([[1.0]]), "integers")], ids=str)
+def test_inputs_that_are_no_ids(inputs, message):
+    with collection(given=[TableConfig("a", 9, DIM, ids="any")]) as embeddings:
+        with pytest.raises(BatchError, match=message):
+            embeddings(inputs)
+        assert embeddings.id_maps.maps[0].batch == 0
+
+
+@pytest.mark.parametrize("inputs", [
+    np.array([[1 << 63], [1]], np.uint64), np.array([[1 << 63], [1]], object),
+    torch.tensor([[-1 << 63], [1]]), [([1 << 63, 1], [0, 1])]], ids=str)
+def test_forms_of_the_same_ids(inputs):
+    with collection(given=[TableConfig("a", 9, DIM, ids="any")]) as embeddings:
+        embeddings(inputs)
+        assert dict(zip(*(each.tolist() for each in embeddings.id_maps.maps[0].items()),
+                        strict=True)) == {1 << 63: 1, 1: 2}
 
 
 @pytest.mark.parametrize("state, message", [

@@ -161,16 +161,42 @@ def test_forms_of_a_text(tmp_path, text):
 @pytest.mark.parametrize("cells, integers", [
     (["7", "-1", None, " 24", str(2**64 - 1)], [7, -1, 24, -1]), (["24.0", None, "3.0"], [24, 3]),
     (["ann", "bob", None, "ann"], None), (["0xff", "b7", "12"], None), ([str(2**64), "1"], None),
-    (["85123A", "22423", "é", " x"], None), (["1.5", "2.5"], None)])
+    (["85123A", "22423", "é", " x"], None), (["1.5", "2.5"], None), (["007", "7"], None),
+    (["+7", "7"], None), (["-0", "0"], None), (["1e30", "x"], None), (["nan", "NaN", "x"], None)])
 def test_any_ids_of_cells(cells, integers):
     text = polars.Series(cells, dtype=polars.String)
-    found = files.any_ids(text).tolist()
+    found = files.any_ids(text, 2).tolist()
     if integers is None:
         assert found == ids_of(text).tolist()
     else:
         assert [each for each, cell in zip(found, cells, strict=True) if cell] == integers
         assert all(each == ids_of([""]).item() for each, cell in zip(found, cells, strict=True)
                    if cell is None)
+
+
+def test_nan_is_an_empty_cell_among_integers():
+    for cell in ("NaN", "nan", None):
+        text = polars.Series([cell, "7", str(2**63)], dtype=polars.String)
+        assert files.any_ids(text, 2).tolist() == [ids_of([""]).item(), 7, -2**63]
+
+
+@pytest.mark.parametrize("cell", ["1.152921504606847e+18", "9007199254740992.0", "-1E20"])
+def test_floats_that_lost_digits_of_an_id_are_refused(cell):
+    text = polars.Series("user", ["7.0", None, "NaN", cell], dtype=polars.String)
+    with pytest.raises(TraceError, match=r"column 'user', line 5: a float has lost digits.*Int64"):
+        files.any_ids(text, 2)
+
+
+def test_columns_of_parquet_without_text(tmp_path):
+    path = tmp_path / "log"
+    for values, message in (([b"a", b"\xff"], "bytes that are no UTF"), ([[1], [2]], "has lists")):
+        polars.DataFrame({"user": values, "item": [3, 1]}).write_parquet(path)
+        assert open_trace(str(path), ["item"], any_ids=9).batch(0, 2).ids.ravel().tolist() == [3, 1]
+        with pytest.raises(TraceError, match=message):
+            open_trace(str(path), ["user"], any_ids=9)
+    polars.DataFrame({"user": [float(1 << 60), 1.0]}).write_parquet(path)
+    with pytest.raises(TraceError, match="column 'user', line 2: a float has lost digits"):
+        open_trace(str(path), ["user"], any_ids=9)
 
 
 @pytest.mark.parametrize("ending", ["tsv", "csv", "csv.gz", "parquet"])

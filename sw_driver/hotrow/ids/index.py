@@ -24,6 +24,7 @@ from .initial import mixed
 
 ROW = np.dtype([("id", np.uint64), ("count", np.uint32), ("last", np.uint32)])
 ENTRY = np.dtype([("row", np.int32), ("hash", np.uint32)])
+ROW_BYTES = ROW.itemsize + 3 * ENTRY.itemsize // 2 + 4  # of the index and the free rows, too
 MOST_COUNT = 1 << 31
 SKETCH_ROWS = 4
 _PER_ID = 16  # elements of a pass whose work is that of one id

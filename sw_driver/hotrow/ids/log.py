@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from ..contract.errors import Error
 
 EVENT = np.dtype([("batch", "<i8"), ("id", "<u8"), ("row", "<i4"), ("kind", "<i4")])
 EXPIRED, ADMITTED = 0, 1
+_PART = 1 << 16  # events that are Python objects at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,17 +82,25 @@ class EventLog:
             np.save(file, self.events(self.first), allow_pickle=False)
 
     @staticmethod
-    def replay(events: NDArray[np.void]) -> dict[int, int]:
-        """Row of each id after the events EVENT[n] of a whole log.
+    def replay(events: NDArray[np.void],
+               begin: Mapping[int, int] | None = None) -> dict[int, int]:
+        """Row of each id after the events EVENT[n] of a log.
+
+        Parameters
+        ----------
+        events : EVENT[n]
+        begin : mapping of int to int, optional
+            Row of each id before them; by default none, for a log that has forgotten nothing.
 
         Raises
         ------
         Error
             An event contradicts those before it.
         """
-        rows: dict[int, int] = {}
-        taken: set[int] = set()
-        for position, (batch, key, row, kind) in enumerate(events.tolist()):
+        rows = dict(begin or {})
+        taken = set(rows.values())
+        for position, (batch, key, row, kind) in enumerate(chain.from_iterable(
+                events[part:part + _PART].tolist() for part in range(0, len(events), _PART))):
             if kind == EXPIRED:
                 sound = rows.pop(key, None) == row
                 taken.discard(row)
@@ -100,7 +111,8 @@ class EventLog:
             if not sound:
                 raise Error(f"event {position} of the log, id {key:#x} "
                             f"{'loses' if kind == EXPIRED else 'gets'} row {row} in batch "
-                            f"{batch}, contradicts the events before it: the log is damaged")
+                            f"{batch}, contradicts the events before it: the log is damaged, or "
+                            f"has forgotten events, and `begin` must be the rows after these")
         return rows
 
 

@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import BatchError, Error
-from ..operands.integers import numbered
-from .index import MOST_COUNT, SKETCH_ROWS, id_index
+from ..operands.integers import listed, numbered
+from .index import MOST_COUNT, ROW_BYTES, SKETCH_ROWS, id_index
 from .initial import mixed
 from .log import ADMITTED, EXPIRED, Changes, EventLog, digest
-from .policies import Expiry, LeastCount, Probability
+from .policies import MOST_ROWS, Expiry, LeastCount, Probability, check_policies
 
-_LIMIT = (1 << 31) - 1
 _ALL = (1 << 32) - 1
 _AHEAD = 6  # 1/64 of the rows
 _KINDS = {"LeastCount": LeastCount, "Probability": Probability}
@@ -64,7 +63,7 @@ class IdMap:
     Row 0 is the default row: ids read it, and train it, until they get a row of 1 to rows - 1. The
     same batches give the same rows with any number of threads. Calls may come from any thread.
 
-    It takes 32 bytes a row, and those of the sketch of `LeastCount`.
+    It takes `ROW_BYTES` a row, and those of the sketch of `LeastCount`.
 
     Parameters
     ----------
@@ -81,6 +80,8 @@ class IdMap:
 
     Attributes
     ----------
+    ROW_BYTES : int
+        32.
     first_rows : int
         Rows of the table before it grew.
     batch, completed : int
@@ -102,13 +103,11 @@ class IdMap:
     [3, 0]
     """
 
+    ROW_BYTES = ROW_BYTES
+
     def __init__(self, rows: int, admission: LeastCount | Probability | None = None,
                  expiry: Expiry | None = None, seed: int = 0, threads: int | None = None):
-        if not 2 <= rows <= _LIMIT:
-            raise Error(f"a map of ids needs 2 to {_LIMIT} rows, not {rows}")
-        if expiry is not None and expiry.cap is not None and expiry.cap >= rows:
-            raise Error(f"the cap of {expiry.cap} ids leaves no default row in {rows} rows: give "
-                        f"it at least {expiry.cap + 1} rows")
+        check_policies(rows, admission, expiry)
         self.admission, self.expiry, self.threads = admission, expiry, threads
         self.seed, self.first_rows = seed & (1 << 64) - 1, rows
         self.batch, self.completed, self.default_lookups = 0, 0, 0
@@ -204,12 +203,12 @@ class IdMap:
         if self.expiry is not None and self.expiry.cap is not None:
             raise Error(f"at most {self.expiry.cap} ids have a row, by the cap of the expiry: more "
                         f"rows have no use. Leave the cap out for a map that grows")
-        if self.table_rows == _LIMIT:
-            raise Error(f"a map of ids has at most {_LIMIT} rows")
+        if self.table_rows == MOST_ROWS:
+            raise Error(f"a map of ids has at most {MOST_ROWS} rows")
         with self._lock:
             before = copy(self._index)
             try:
-                self._index.grow(min(2 * self.table_rows, _LIMIT))
+                self._index.grow(min(2 * self.table_rows, MOST_ROWS))
                 yield self.table_rows
             except BaseException:
                 self._index = before
@@ -370,7 +369,7 @@ class IdMap:
 def _keys(ids: Any) -> NDArray[np.uint64]:
     """Ids as their 64 bits."""
     try:
-        array = np.asarray(ids if len(ids) else np.empty(np.shape(ids), np.int64))
+        array = listed(ids if len(ids) else np.empty(np.shape(ids), np.int64))
     except (TypeError, ValueError):
         raise BatchError(f"expected ids as an array of integers, got {type(ids).__name__}"
                          ) from None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Real
+from operator import index
+from typing import Any
 
 from ..contract.errors import Error
+
+MOST_ROWS = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class LeastCount:
     halve_every: int = 0
 
     def __post_init__(self) -> None:
+        _check_whole(self)
         if not 1 <= self.least <= 65535 or self.width < 1 or self.halve_every < 0:
             raise Error(f"admission by count needs least of 1 to 65535, width of 1 or more and "
                         f"halve_every of 0 or more, not {self}")
@@ -50,8 +56,10 @@ class Probability:
     value: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.value <= 1:
-            raise Error(f"the probability of admission is above 0 and at most 1, not {self.value}")
+        if not isinstance(self.value, Real) or not 0 < self.value <= 1:
+            raise Error(f"the probability of admission is above 0 and at most 1, not "
+                        f"{self.value!r}")
+        object.__setattr__(self, "value", float(self.value))
 
 
 @dataclass(frozen=True)
@@ -84,8 +92,36 @@ class Expiry:
     cap: int | None = None
 
     def __post_init__(self) -> None:
+        _check_whole(self)
         if (self.every < 1 or self.floor < 0 or (self.age is not None and self.age < 1)
                 or (self.below is not None and self.below < 1)
                 or (self.cap is not None and self.cap < max(1, self.floor))):
             raise Error(f"expiry needs age, below and every of 1 or more, and a floor of 0 to cap, "
                         f"not {self}")
+
+
+def check_policies(rows: int, admission: Any, expiry: Any) -> None:
+    """Raise Error unless a map of so many rows may have these."""
+    if not 2 <= rows <= MOST_ROWS:
+        raise Error(f"a map of ids needs 2 to {MOST_ROWS} rows, not {rows}")
+    for what, given, kinds in (("admission", admission, (LeastCount, Probability)),
+                               ("expiry", expiry, (Expiry,))):
+        if given is not None and not isinstance(given, kinds):
+            raise Error(f"{what} is of hotrow.ids, {' or '.join(each.__name__ for each in kinds)}, "
+                        f"and not {given!r}")
+    if expiry is not None and expiry.cap is not None and expiry.cap >= rows:
+        raise Error(f"the cap of {expiry.cap} ids leaves no default row in {rows} rows: give "
+                    f"it at least {expiry.cap + 1} rows")
+    if expiry is not None and expiry.floor >= rows:
+        raise Error(f"{rows} rows have at most {rows - 1} ids, and a floor of {expiry.floor} keeps "
+                    f"all of them: give a lower floor")
+
+
+def _check_whole(policy: LeastCount | Expiry) -> None:
+    for each in fields(policy):
+        value = getattr(policy, each.name)
+        if value is not None:
+            if isinstance(value, bool) or not hasattr(value, "__index__"):
+                raise Error(f"{each.name} of {type(policy).__name__} is a whole number, not "
+                            f"{value!r}")
+            object.__setattr__(policy, each.name, index(value))

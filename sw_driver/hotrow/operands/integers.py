@@ -33,6 +33,19 @@ def integers(values: Any, what: str) -> Integers:
     return array.astype(f"<{array.dtype.kind}{width}", copy=False)
 
 
+def listed(values: Any) -> NDArray[Any]:
+    """`values` as an array; integers of Python that only uint64 and int64 together hold, of which
+    NumPy makes floats, as the int64 of their bits."""
+    array = np.asarray(values)
+    if array.dtype.kind == "O" or (array.dtype.kind == "f" and not hasattr(values, "dtype")):
+        objects = np.array(values, object)
+        if objects.size and all(isinstance(each, (int, np.integer)) and not isinstance(each, bool)
+                                and -1 << 63 <= each < 1 << 64 for each in objects.flat):
+            bits = np.array([int(each) & (1 << 64) - 1 for each in objects.flat], np.uint64)
+            return bits.view(np.int64).reshape(objects.shape)
+    return array
+
+
 def whole(value: Any, what: str) -> int:
     """A whole number of Python, NumPy or PyTorch.
 

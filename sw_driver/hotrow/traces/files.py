@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,8 @@ def read_text(path: str | Path, header: bool) -> "polars.DataFrame":
     Returns
     -------
     polars.DataFrame
-        String columns; an empty cell is null. Nested columns of Parquet are as they are.
+        String columns; an empty cell is null. Nested columns of Parquet, and bytes that
+        are no UTF-8, are as they are.
     """
     path = Path(path)
     if path.is_dir():
@@ -72,8 +74,12 @@ def _parquet(path: Path) -> "polars.DataFrame":
     import polars
 
     frame = polars.read_parquet(path)
-    return frame.select(name if dtype.is_nested() else polars.col(name).cast(polars.String)
-                        for name, dtype in frame.schema.items())
+    columns = []
+    for column in frame.iter_columns():
+        with suppress(polars.exceptions.PolarsError):  # bytes that are no text
+            column = column if column.dtype.is_nested() else column.cast(polars.String)
+        columns.append(column)
+    return polars.DataFrame(columns)
 
 
 def _separated(path: Path, first: str, header: bool) -> "polars.DataFrame":
@@ -155,20 +161,36 @@ def _whole(text: "polars.Series") -> "polars.Series":
     return text.str.strip_chars().str.replace(r"\.0+$", "")
 
 
-def any_ids(text: "polars.Series") -> NDArray[np.int64]:
+def any_ids(text: "polars.Series", first_line: int) -> NDArray[np.int64]:
     """Cells as ids of 64 bits, which need not be rows: int64[N].
 
-    An integer is its own id, if all cells are integers of 64 bits or empty. Else the ids are those
-    that `hotrow.torch.ids_of` gives strings. An empty cell has the id of the empty string.
+    An integer is its own id, if all cells are integers of 64 bits, without zeros before them, or
+    empty, or NaN. Else the ids are those that `hotrow.torch.ids_of` gives strings. An empty cell
+    has the id of the empty string.
+
+    Raises
+    ------
+    TraceError
+        All cells are numbers, and one is a float that has lost digits of an id.
     """
     import polars
 
     from ..ids.initial import string_ids  # with PyTorch, whose loading takes seconds
 
-    signed, unsigned = (_whole(text).cast(dtype, strict=False)
+    floats = text.cast(polars.Float64, strict=False)
+    lost = ((floats.abs() >= 2.0 ** 53) & text.str.contains("[.eE]")).arg_true()
+    if len(lost) and not (floats.is_null() & text.is_not_null()).any():
+        raise _cell(text.name, first_line, lost[0], text[int(lost[0])],
+                    "a float has lost digits of an id", ": write integers or strings; pandas keeps "
+                    "integers beside empty cells as Int64")
+    # Other zeros and signs would give two strings one id.
+    cells = _whole(text.replace(["NaN", "nan"], [None, None]))
+    written = cells.filter(cells.is_not_null())
+    plain = written.str.contains(r"^(0|-?[1-9]\d*)$").all()
+    signed, unsigned = (cells.cast(dtype, strict=False)
                         for dtype in (polars.Int64, polars.UInt64))
     numbers = signed.zip_with(signed.is_not_null(), unsigned.reinterpret(signed=True))
-    if (numbers.is_null() & text.is_not_null()).any():
+    if not plain or (numbers.is_null() & cells.is_not_null()).any():
         return string_ids([(cell or "").encode() for cell in text])
     return numbers.fill_null(int(string_ids([b""])[0])).to_numpy().astype(np.int64)
 

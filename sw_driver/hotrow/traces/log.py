@@ -112,7 +112,7 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
     _check_columns(path, frame, ids, dense, label, bag)
     numbers: Ids
     if any_ids is not None:
-        numbers = np.stack([files.any_ids(frame[name]) for name in ids], axis=1)
+        numbers = np.stack([files.any_ids(frame[name], FIRST_LINE) for name in ids], axis=1)
         rows = rows_for_any(numbers, any_ids)
     else:
         numbers = np.stack([files.ids(frame[name], name, FIRST_LINE, hash_rows) for name in ids],
@@ -140,6 +140,9 @@ def _check_columns(path: str, frame: "polars.DataFrame", ids: Sequence[str], den
         if frame.schema[name].is_nested():
             raise TraceError(f"column {name!r} of {path} has lists: write a line for each element, "
                              "and let --bag group the lines of a sample")
+        if frame.schema[name].to_python() is bytes:
+            raise TraceError(f"column {name!r} of {path} has bytes that are no UTF-8: write them "
+                             f"as strings, such as hex values")
     for option, names in (("--ids", ids), ("--dense", dense)):
         if twice := [name for name in names if names.count(name) > 1]:
             raise TraceError(f"{option} names column {twice[0]!r} twice: leave one of them out")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -383,12 +383,33 @@ class HotEmbeddingBagCollection(nn.Module):
         self.flush()
         return self.id_maps.changes(since)
 
+    def forget_changes(self, until: int, name: str | None = None) -> None:
+        """Drop what `changes` keeps of batches up to `until`, which every export has.
+
+        Later calls of `changes` begin at `until` or after it, or with `since=0` for every id.
+
+        Parameters
+        ----------
+        until : int
+            Of the changes that were exported.
+        name : str, optional
+            Of a table; by default all tables with `ids="any"`.
+
+        Raises
+        ------
+        Error
+            There is no such table, or these batches have not trained.
+        """
+        if self.id_maps is None:
+            raise Error("forget_changes() is for tables with ids='any', and there is none")
+        self.id_maps.forget(until, name)
+
     def grow(self, name: str) -> int:
         """Double the rows of a table with `ids="any"`, between a step and the next batch.
 
-        Ids keep their rows, and rows their slots. All tables with rows of its dim and dtype are
-        copied to other memory: take views of them again. Ids that come later start with the values
-        that they had had before.
+        Ids keep their rows, and rows their slots. All tables with rows of its dim and dtype get
+        other memory: take views of them again. A file grows in its place. Ids that come later start
+        with the values that they had had before.
 
         Parameters
         ----------
@@ -404,21 +425,32 @@ class HotEmbeddingBagCollection(nn.Module):
         Error
             The table cannot grow, a batch is in flight, or gradients are staged; nothing changed.
         """
-        if self.id_maps is None or self.several_ranks:
-            raise Error("grow() is for tables with ids='any' of one process: there is none")
-        place, local = self.contents.locate(name)
+        if self.id_maps is None:
+            raise Error("grow() is for tables with ids='any', and there is none")
+        maps, (place, local) = self.id_maps, self.contents.locate(name)
         group = self.store.groups[place]
         number = group.numbers[local]
-        with self.lifecycle.moving(f"let table {name!r} grow"):
-            with (self.id_maps.growing(number) as rows,
-                  group.tables.growing(local, rows) as moved):
-                grouping = Grouping(self.store.groups)
-                config = replace(self.tables[number], num_embeddings=rows)
-                configs = (*group.configs[:local], config, *group.configs[local + 1:])
-                self.store.table_grew(place, *moved)  # what may fail comes before
+        with ExitStack() as idle:
+            with ExitStack() as growing:
+                def grow() -> tuple[Grouping, TableConfig, tuple[TableConfig, ...]]:
+                    idle.enter_context(self.lifecycle.moving(f"let table {name!r} grow"))
+                    rows = growing.enter_context(maps.growing(number))
+                    moved = growing.enter_context(self._growing(place, local, rows))
+                    config = replace(self.tables[number], num_embeddings=rows)
+                    configs = (*group.configs[:local], config, *group.configs[local + 1:])
+                    growing.enter_context(self.store.table_growing(place, *moved))
+                    return Grouping(self.store.groups), config, configs
+
+                grouping, config, configs = self.layout.agree(
+                    grow, f"table {name!r} did not grow, because of its state or memory")
             self.layout.grouping = grouping
             self.tables[number], group.configs = config, configs
-        return rows
+        return config.num_embeddings
+
+    def _growing(self, group: int, local: int,
+                 rows: int) -> AbstractContextManager[tuple[int, int]]:
+        """As `EmbeddingTables.growing` of a group's table."""
+        return self.store.groups[group].tables.growing(local, rows)
 
     def observe(self, inputs: Any, offsets: Any = None, per_sample_weights: Any = None) -> None:
         """Let the device count the lookups of a batch that does not train."""

@@ -282,6 +282,18 @@ class IdMaps:
                 torch.from_numpy(changes.removed.view(np.int64)))
         return found
 
+    def forget(self, until: int, name: str | None) -> None:
+        """As `HotEmbeddingBagCollection.forget_changes`."""
+        names = {self._tables[number].name: each for number, each in self.maps.items()}
+        if name is not None and name not in names:
+            raise Error(f"there is no table {name!r} with ids='any': expected one of "
+                        f"{', '.join(names)}")
+        if not 0 <= until <= self._trained:
+            raise Error(f"changes of batches up to {until} cannot be forgotten: {self._trained} "
+                        f"batches have trained. Give `until` of the changes that were exported")
+        for each in names.values() if name is None else [names[name]]:
+            each.log.forget(until)
+
     # Parts that are others where several processes share the rows.
 
     def _ids(self, bags: Bags) -> AnyIds:

@@ -221,7 +221,8 @@ class Bags:
         table = configs[self.tables[feature]]
         return BatchError(
             f"{batch}: id {int(self.ids[position])} of sample {sample} is no row of table "
-            f"{table.name!r}, which has rows 0 to {table.num_embeddings - 1}",
+            f"{table.name!r}, which has rows 0 to {table.num_embeddings - 1}; with ids='any' it "
+            f"has any id",
             position=position, table=self.tables[feature], row=int(self.ids[position]),
             sample=sample, column=feature)
 

@@ -9,6 +9,7 @@ import torch
 
 from ...contract.errors import Error
 from ...ids import Expiry, LeastCount, Probability
+from ...ids.policies import check_policies
 from ..memory.rows import RowKind
 from ..memory.tables import EmbeddingTables
 
@@ -80,6 +81,11 @@ class TableConfig:
             raise Error(f"table {self.name!r}: ids are 'rows' or 'any', not {self.ids!r}")
         if self.ids == "rows" and (self.admission or self.expiry):
             raise Error(f"table {self.name!r}: admission and expiry need ids='any'")
+        if self.ids == "any":
+            try:
+                check_policies(self.num_embeddings, self.admission, self.expiry)
+            except Error as error:
+                raise Error(f"table {self.name!r}: {error}") from None
         if self.path is not None:
             given = self.path
             if not isinstance(given, (str, bytes, os.PathLike)) or "\0" in os.fsdecode(given):
@@ -193,7 +199,8 @@ class TableGroup:
             rule.initial if rule.state else None, rule.state, first.dtype,
             columns=rule.columns(first.embedding_dim) or None,
             paths=[config.path for config in self.configs],
-            names=[config.name for config in self.configs], optimizer=rule.name)
+            names=[config.name for config in self.configs], optimizer=rule.name,
+            ids=[config.ids for config in self.configs])
         self.whole_rows = self.tables.whole_rows
 
     @property

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from ...contract.errors import BatchError, Error
@@ -18,14 +20,14 @@ _MASK = (1 << 64) - 1
 def ids_of(column: Any) -> torch.Tensor:
     """Ids of a column of integers or strings.
 
-    An integer is its own id, modulo 2^64. The id of a string is the FNV-1a hash of its UTF-8 bytes
+    An integer is its own id. The id of a string is the FNV-1a hash of its UTF-8 bytes
     (G. Fowler, L. C. Noll and K.-P. Vo, 1991), finished by SplitMix64, so that
     every bit of the id depends on every byte. A null has the id of the empty string.
 
     Parameters
     ----------
-    column : pandas or polars Series, NumPy array, tensor or sequence
-        Of n integers, or of n strings, bytes and nulls.
+    column : pandas, polars or Arrow column, NumPy array, tensor or sequence
+        Of n integers of 64 bits, signed or not, and nulls, or of n strings, bytes and nulls.
 
     Returns
     -------
@@ -35,7 +37,7 @@ def ids_of(column: Any) -> torch.Tensor:
     Raises
     ------
     BatchError
-        A value is neither, or a null is among integers.
+        A value is neither, or of the other kind than those before it.
 
     Examples
     --------
@@ -44,37 +46,70 @@ def ids_of(column: Any) -> torch.Tensor:
     >>> ids_of(["milk", "bread", "milk"]).unique().numel()
     2
     """
-    if isinstance(column, torch.Tensor):
-        column = column.detach().cpu()
-    # NumPy's own strings end at trailing zeros, so that those of a list stay objects.
-    values = (np.asarray(column) if hasattr(column, "dtype") or isinstance(column, (str, bytes))
-              else np.array(column, object))
+    values = _column(column)
     if values.ndim != 1:
-        raise BatchError(f"expected a column of ids, got shape {list(values.shape)}")
+        what = type(column).__name__ + f" of shape {list(values.shape)}" * bool(values.ndim)
+        raise BatchError(f"expected a column of ids, got {what}: give one column at a time")
     if values.dtype.kind in "iu":
         return torch.from_numpy(values.astype(np.uint64 if values.dtype.kind == "u" else np.int64)
                                 .view(np.int64))
-    if not len(values):
-        return torch.empty(0, dtype=torch.int64)
-    if values.dtype.kind not in "USTO":
-        raise BatchError(f"expected integers or strings, got {values.dtype}: a null among integers "
-                         f"makes pandas and polars give floats, so fill it first")
-    objects = values.astype(object)
-    if all(isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-           for value in objects):
-        return torch.from_numpy(np.array([int(value) & _MASK for value in objects],
-                                         np.uint64).view(np.int64))
-    return torch.from_numpy(string_ids(
-        [_bytes(value, place) for place, value in enumerate(objects)]))
+    there = np.array([not _is_null(value) for value in values], bool)
+    chosen = values[there]
+    integers = len(chosen) > 0 and isinstance(chosen[0], _INTEGERS)
+    expected = _INTEGERS if integers else (str, bytes)
+    wrong = {kind for kind in set(map(type, chosen))
+             if kind is bool or not issubclass(kind, expected)}
+    for place, value in enumerate(values if wrong else ()):
+        if type(value) in wrong and there[place]:
+            raise BatchError(
+                f"value {place} of the column is {value!r}, of type {type(value).__name__}: "
+                f"expected integers and nulls, or strings, bytes and nulls" + (
+                    ". pandas makes floats of integers beside a null, unless they are Int64"
+                    * isinstance(value, (float, np.floating))))
+    for place, value in enumerate(values if integers else ()):
+        if there[place] and not -1 << 63 <= value <= _MASK:
+            raise BatchError(f"value {place} of the column, {value}, has more than 64 bits: make "
+                             f"it a string")
+    if integers:
+        ids = np.full(len(values), string_ids([b""])[0])
+        ids[there] = np.array([int(value) & _MASK for value in chosen], np.uint64).view(np.int64)
+        return torch.from_numpy(ids)
+    return torch.from_numpy(string_ids([_bytes(value) if known else b""
+                                        for value, known in zip(values, there, strict=True)]))
 
 
-def _bytes(value: object, place: int) -> bytes:
-    # pandas writes NaN or its NA for a null.
-    if value is None or type(value).__name__ == "NAType" or value != value:
-        return b""
-    if not isinstance(value, (str, bytes)):
-        raise BatchError(f"value {place} of a column of strings is {value!r}, a "
-                         f"{type(value).__name__}: expected a string")
+_INTEGERS = (int, np.integer)
+
+
+def _column(column: Any) -> NDArray[Any]:
+    """A column as an array of integers or of objects."""
+    if isinstance(column, torch.Tensor):
+        column = column.detach().cpu()
+    if isinstance(column, (str, bytes, Set, Mapping)) or not hasattr(column, "__iter__"):
+        return np.array(None)
+    if hasattr(column, "dtype") or hasattr(column, "shape"):
+        with suppress(Exception):  # a type that NumPy has not
+            values = np.asarray(column)
+            if values.ndim != 1 or (values.dtype.kind in "iu" and not np.ma.is_masked(column)):
+                return values
+            if values.dtype.kind in "USTO":
+                return values.astype(object)
+    # The lists of pandas, polars and Arrow have integers beside a null, where their arrays have
+    # floats; NumPy's own strings end at trailing zeros, so that those of a list stay objects.
+    for name in ("to_pylist", "to_list", "tolist"):
+        if hasattr(column, name):
+            column = getattr(column, name)()
+            break
+    return np.fromiter(column, object)
+
+
+def _is_null(value: object) -> bool:
+    # pandas writes NaN, its NA or NaT for a null.
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (
+        isinstance(value, (float, np.floating)) and value != value)
+
+
+def _bytes(value: str | bytes) -> bytes:
     # A lone surrogate keeps its three bytes.
     return value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
 

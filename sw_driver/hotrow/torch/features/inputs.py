@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from ...contract.errors import BatchError
+from ...operands.integers import listed
 
 
 class Keyed(Protocol):
@@ -69,7 +70,8 @@ def paired_parts(tables: int,
                  pairs: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Ids, lengths and weights of (indices, offsets) of each of some tables."""
     if len(pairs) != tables:
-        raise BatchError(f"expected (indices, offsets) of {tables} tables, got {len(pairs)}")
+        raise BatchError(f"expected (indices, offsets) of {tables} tables, got {len(pairs)}: ids "
+                         f"[samples, features] are a tensor or an array")
     ids, lengths, weights = [], [], []
     for number, pair in enumerate(pairs):
         try:
@@ -113,7 +115,7 @@ def host_tensor(values: object, what: str, kind: str = "integers") -> torch.Tens
     """
     if not isinstance(values, torch.Tensor):
         try:
-            array = np.asarray(values)
+            array = listed(values) if kind == "integers" else np.asarray(values)
             if not array.size and isinstance(values, (list, tuple)):  # which NumPy makes float64
                 array = array.astype(np.int64 if kind == "integers" else np.float32)
             # A copy of what PyTorch does not take: other byte orders, negative strides, read-only.
@@ -121,8 +123,11 @@ def host_tensor(values: object, what: str, kind: str = "integers") -> torch.Tens
                                       all(step >= 0 for step in array.strides) else
                                       array.astype(array.dtype.newbyteorder("=")))
         except (TypeError, ValueError):
+            words = any(isinstance(each, (str, bytes)) for each in np.array(values, object).flat)
             raise BatchError(f"expected {what} as a tensor or an array of {kind}, got "
-                             f"{type(values).__name__}") from None
+                             f"{type(values).__name__}" + (
+                                 " of strings: hotrow.torch.ids_of makes ids of a column" * words)
+                             ) from None
     if values.layout != torch.strided or values.device.type == "meta" or values.is_quantized:
         raise BatchError(f"expected {what} as a dense tensor in memory, got layout "
                          f"{values.layout} of {values.dtype} on {values.device}")
@@ -136,7 +141,8 @@ def integers(values: object, what: str, dimensions: int = 1) -> torch.Tensor:
     values = host_tensor(values, what)
     if values.dim() != dimensions:
         raise BatchError(f"expected {what} with {dimensions} "
-                         f"dimension{'s' * (dimensions > 1)}, got shape {list(values.shape)}")
+                         f"dimension{'s' * (dimensions > 1)}, got shape {list(values.shape)}" + (
+                             ": one feature is ids[:, None]" * (dimensions == 2)))
     return values if values.dtype in (torch.int32, torch.int64) else values.long()
 
 

@@ -10,7 +10,8 @@ import shutil
 import stat
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from io import FileIO
 from itertools import accumulate
 
@@ -50,6 +51,8 @@ class TableFile:
     kind : RowKind
     optimizer : str
         Name of the rule whose state the file holds.
+    ids : str
+        "rows", or "any" for a table whose rows belong to the ids of a file beside it.
 
     Attributes
     ----------
@@ -59,6 +62,8 @@ class TableFile:
         Whether its rows were those of one step when it was opened.
     closed : bool
         Whether another process may have the file.
+    mapped : list of (int, int)
+        Addresses of `map`, and bytes there.
     opening, before : str
         Drawn for this opening, and for the one whose close completed the file: a file beside it
         names the opening that wrote both.
@@ -71,18 +76,18 @@ class TableFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], table: str, rows: int, kind: RowKind,
-                 optimizer: str):
+                 optimizer: str, ids: str = "rows"):
         self.path, self.table = os.path.abspath(path), table
-        self._padded = -(-rows // FILE_ALIGNMENT) * FILE_ALIGNMENT
         self._row_bytes = kind.width * kind.dtype.itemsize
         self._state_bytes = 4 * (kind.state == "row")
-        self._size = mmap.PAGESIZE + self._padded * (self._row_bytes + self._state_bytes)
+        self._lay_out(rows)
         self._header = {
             "format": _FORMAT, "table": table, "rows": rows, "dim": kind.dim,
             "dtype": str(kind.dtype).removeprefix("torch."), "elements": kind.width,
-            "state": kind.state, "optimizer": optimizer, "page": mmap.PAGESIZE}
+            "state": kind.state, "optimizer": optimizer, "page": mmap.PAGESIZE,
+            "ids": ids}
         self.filled, self.closed, self._owner = False, False, os.getpid()
-        self._mapped: list[tuple[int, int]] = []  # address and bytes
+        self.mapped: list[tuple[int, int]] = []
         self._random = False  # as `expect`
         self._owns = False  # whether a file without contents may be removed
         self.complete = False
@@ -101,8 +106,49 @@ class TableFile:
         """Whether this process has the file."""
         return not self.closed and os.getpid() == self._owner
 
+    def _lay_out(self, rows: int) -> None:
+        self._rows = rows
+        self._padded = -(-rows // FILE_ALIGNMENT) * FILE_ALIGNMENT
+        self._size = mmap.PAGESIZE + self._padded * (self._row_bytes + self._state_bytes)
+
+    @contextmanager
+    def growing(self, rows: int) -> Iterator[Callable[[], None]]:
+        """Room for more rows, which `map` shows; an error in the block undoes it.
+
+        The state of the rows gets another place, after the end of before: the caller copies it.
+        Whenever this process ends, the file is the table of before, or, after a call of what the
+        block gets, the larger one.
+
+        Raises
+        ------
+        Error
+            The disk has no space, or the state of so many rows has its place where it was.
+        """
+        before, padded, size = self._rows, self._padded, self._size
+        self._lay_out(rows)
+        if mmap.PAGESIZE + self._padded * self._row_bytes < size and self._padded > padded:
+            self._lay_out(before)
+            raise self._error(f"cannot grow from {before:,} to {rows:,} rows in its place")
+
+        def grew() -> None:
+            os.fsync(self._file.fileno())
+            self._header["rows"] = rows
+            self._write_header()
+
+        try:
+            self._allocate(growing=True)
+            yield grew
+        except BaseException:
+            self._header["rows"] = before
+            self._write_header(growing=True)
+            self._lay_out(before)
+            os.ftruncate(self._file.fileno(), size)
+            self._write_header()
+            raise
+
     def map(self, rows: int, state: int | None = None) -> None:
         """Put the file's pages in place of memory that begins at addresses `rows` and `state`."""
+        self.mapped = []
         parts = [(rows, mmap.PAGESIZE, self._padded * self._row_bytes)]
         if state is not None:
             parts.append((state, parts[0][1] + parts[0][2], self._padded * self._state_bytes))
@@ -111,13 +157,15 @@ class TableFile:
                                mmap.MAP_SHARED | _FIXED, self._file.fileno(), offset)
             if found == _FAILED:
                 raise self._error(f"cannot be mapped: {os.strerror(ctypes.get_errno())}")
-            self._mapped.append((address, size))
+            self.mapped.append((address, size))
+            if self._random:
+                _libc.madvise(address, size, _RANDOM)
 
     def expect(self, scattered: bool) -> None:
         """Tell the system whether single rows are read, or the whole file from its begin."""
         if scattered != self._random:
             self._random = scattered
-            for address, size in self._mapped:
+            for address, size in self.mapped:
                 _libc.madvise(address, size, _RANDOM if scattered else _NORMAL)
 
     def fill(self) -> None:
@@ -216,11 +264,15 @@ class TableFile:
             self._owns = True
             os.ftruncate(self._file.fileno(), 0)
             return
+        found.setdefault("ids", "any" if os.path.exists(self.path + ".ids") else "rows")
         differing = [f"{name} is {found.get(name)!r}, and the table's {value!r}"
                      for name, value in self._header.items() if found.get(name) != value]
         if differing:
             raise self._error(f"holds another table: {'; '.join(differing)}. Name another file, "
                               f"or give the table these properties")
+        if found.get("growing") and size > self._size:  # the process that let it grow ended before
+            os.ftruncate(self._file.fileno(), self._size)
+            size = self._size
         if size != self._size:
             raise self._error(f"has {size} bytes, and its header promises {self._size}: it was "
                               f"cut or copied in part; copy it again, or load a checkpoint into "
@@ -232,9 +284,9 @@ class TableFile:
                           f"process that trained it: its rows are of different steps. Load the "
                           f"last checkpoint, or go on with these rows", stacklevel=8)
 
-    def _allocate(self) -> None:
+    def _allocate(self, growing: bool = False) -> None:
         try:
-            self._write_header()
+            self._write_header(growing=growing)
             # All of it, also where a copy of the file has holes.
             os.posix_fallocate(self._file.fileno(), 0, self._size)
         except OSError as error:
@@ -243,9 +295,9 @@ class TableFile:
                               f"({error.strerror}): make space, or name a file on another disk"
                               ) from error
 
-    def _write_header(self, closed: bool = False) -> None:
+    def _write_header(self, closed: bool = False, growing: bool = False) -> None:
         header = json.dumps({**self._header, "filled": self.filled, "closed": closed,
-                             "opening": self.opening}) + "\n"
+                             "growing": growing, "opening": self.opening}) + "\n"
         os.pwrite(self._file.fileno(), header.ljust(mmap.PAGESIZE).encode(), 0)
 
     def _error(self, what: str) -> Error:

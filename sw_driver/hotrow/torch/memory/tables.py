@@ -4,7 +4,7 @@ array that all of them share."""
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 
 from ...contract.errors import Error
 from ...operands.results import RowList
-from .rows import RowKind
+from .rows import RowKind, Rows
 from .table_file import FILE_ALIGNMENT, TableFile, copy_on_disk, mapped_rows
 
 if TYPE_CHECKING:  # with the readers of click logs
@@ -48,6 +48,8 @@ class EmbeddingTables:
         Of the tables, with `paths`.
     optimizer : str
         Name of the rule whose state the tables have, with `paths`.
+    ids : sequence of str
+        As in `TableFile`, of each table, with `paths`.
 
     Attributes
     ----------
@@ -71,7 +73,7 @@ class EmbeddingTables:
                  state: str | None = "row", dtype: torch.dtype = torch.float32,
                  device: str | torch.device = "cpu", columns: int | None = None,
                  paths: Sequence[str | os.PathLike[str] | None] = (), names: Sequence[str] = (),
-                 optimizer: str = ""):
+                 optimizer: str = "", ids: Sequence[str] = ()):
         self.cardinalities, self.dim = tuple(cardinalities), dim
         self._initial_state = initial_state
         in_files = any(path is not None for path in paths)
@@ -81,7 +83,7 @@ class EmbeddingTables:
         self.files: list[TableFile | None] = [None] * len(padded)
         self.spans: torch.Tensor | None = None
         if in_files:
-            self._open_files(paths, names, optimizer, padded)
+            self._open_files(paths, names, optimizer, ids or ["rows"] * len(padded), padded)
         else:
             self.rows = self.kind.allocate(sum(padded), device)
         if initial_state is not None and self.rows.state is not None:
@@ -95,17 +97,20 @@ class EmbeddingTables:
         return [-(-rows // alignment) * alignment for rows in self.cardinalities]
 
     def _open_files(self, paths: Sequence[str | os.PathLike[str] | None], names: Sequence[str],
-                    optimizer: str, padded: Sequence[int]) -> None:
+                    optimizer: str, ids: Sequence[str], padded: Sequence[int]) -> None:
         try:
             for number, path in enumerate(paths):
                 if path is not None:
                     self.files[number] = TableFile(path, names[number], self.cardinalities[number],
-                                                   self.kind, optimizer)
-            self.rows = mapped_rows(self.kind, padded, self.files)
+                                                   self.kind, optimizer, ids[number])
+            self.rows, self.spans = self._mapped(padded)
         except BaseException:
             self.discard()
             raise
-        self.spans = torch.tensor([
+
+    def _mapped(self, padded: Sequence[int]) -> tuple[Rows, torch.Tensor]:
+        """Rows of which some are in files, and `spans`."""
+        return mapped_rows(self.kind, padded, self.files), torch.tensor([
             [first, first + count] for first, count, file in zip(
                 self.first, padded, self.files, strict=True) if file is not None])
 
@@ -183,11 +188,19 @@ class EmbeddingTables:
             file.discard()
 
     @contextmanager
-    def growing(self, number: int, rows: int) -> Iterator[tuple[int, int]]:
-        """Give a table more rows, all in memory; an error in the block undoes it.
+    def growing(self, number: int, rows: int, kept: int | None = None) -> Iterator[tuple[int, int]]:
+        """Give a table more rows; an error in the block undoes it.
 
         The arrays are others, and the tables after it have other flat rows. Rows that come are
-        zeros, with the state of rows that have not trained.
+        zeros, with the state of rows that have not trained. A file grows in its place.
+
+        Parameters
+        ----------
+        number : int
+            Of the table.
+        rows : int
+        kept : int, optional
+            Rows that have contents; by default all.
 
         Yields
         ------
@@ -197,28 +210,57 @@ class EmbeddingTables:
         Raises
         ------
         Error
-            Tables are in files.
+            As in `TableFile.growing`, or the files are not this process's.
         """
-        if self.spans is not None:
-            raise Error("a table grows in memory, and it or others of its dim and dtype are in "
-                        "files: leave their paths out")
-        old, first, counts = self.rows, self.first, self.cardinalities
+        self.check_owner()
+        before = self.rows, self.first, self.cardinalities, self.spans
+        mapped, file = [each.mapped for each in self._opened], self.files[number]
+        alignment = ALIGNMENT if self.spans is None else FILE_ALIGNMENT
+        old, first, counts, padded = *before[:3], self._padded(alignment)
+        known = [*counts[:number], counts[number] if kept is None else kept, *counts[number + 1:]]
         try:
-            self.cardinalities = (*counts[:number], rows, *counts[number + 1:])
-            padded = self._padded(ALIGNMENT)
-            self.first = np.cumsum([0, *padded[:-1]])
-            self.rows = self.kind.allocate(sum(padded))
-            for begin, source, count, room in zip(self.first, first, counts, padded, strict=True):
-                self.rows.put(slice(begin, begin + count),
-                              old.take(self.kind, slice(source, source + count)))
-                self.rows.array[begin + count:begin + room] = 0
-                if self.rows.state is not None and self._initial_state is not None:
-                    self.rows.state[begin + count:begin + room] = self._initial_state
-            more = len(self.rows) - len(old)
-            yield int(first[number] + padded[number]) - more, more
+            with ExitStack() as growing:
+                grew = None if file is None else growing.enter_context(file.growing(rows))
+                self.cardinalities = (*counts[:number], rows, *counts[number + 1:])
+                room = self._padded(alignment)
+                self.first = np.cumsum([0, *room[:-1]])
+                if self.spans is None:
+                    self.rows = self.kind.allocate(sum(room), old.array.device)
+                else:
+                    self.rows, self.spans = self._mapped(room)
+                for each, (here, there, count) in enumerate(zip(
+                        self.first, first, known, strict=True)):
+                    if self.files[each] is None:
+                        self.rows.put(slice(here, here + count),
+                                      old.take(self.kind, slice(there, there + count)))
+                        self._clear(here + count, here + room[each])
+                begin, count = int(self.first[number]), known[number]
+                if grew is not None:
+                    if self.rows.side is not None and old.side is not None:
+                        self.rows.side[begin:begin + count] = old.side[begin:begin + count]
+                    if self._initial_state:  # a file's rows are zeros
+                        self._start_state(begin + count, begin + room[number])
+                    grew()
+                end, more = begin + padded[number], len(self.rows) - len(old)
+                yield end, more
         except BaseException:
-            self.rows, self.first, self.cardinalities = old, first, counts
+            self.rows, self.first, self.cardinalities, self.spans = before
+            for opened, where in zip(self._opened, mapped, strict=True):
+                opened.mapped = where
             raise
+        if file is not None:  # rows where the state was, which the error would have needed
+            states = 0 if self.rows.side is None else -(
+                -4 * padded[number] // (self.kind.row_bytes - 4))
+            self._clear(begin + count, min(end + states, begin + room[number]))
+
+    def _clear(self, begin: int, end: int) -> None:
+        """Rows that have not begun."""
+        self.rows.array[begin:end] = 0
+        self._start_state(begin, end)
+
+    def _start_state(self, begin: int, end: int) -> None:
+        if self._initial_state is not None and self.rows.state is not None:
+            self.rows.state[begin:end] = self._initial_state
 
     def copy(self) -> "EmbeddingTables":
         """The same contents in arrays of their own."""

@@ -1,6 +1,7 @@
 """The owner of each row of tables that several processes train."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -41,7 +42,8 @@ class Sharding:
     def __init__(self, configs: Sequence[TableConfig], rule: Rule, rank: int, world: int):
         self.rank, self.world = rank, world
         self.shards = group_tables([
-            replace(config, num_embeddings=-(-config.num_embeddings // world))
+            replace(config, num_embeddings=-(-config.num_embeddings // world), ids="rows",
+                    admission=None, expiry=None)
             for config in configs], rule)
         self.spans = [
             TableGroup(shard.numbers, configs, rule, EmbeddingTables(
@@ -50,8 +52,26 @@ class Sharding:
             for shard in self.shards]
         for group, shard in enumerate(self.shards):
             shard.whole_rows = partial(self._whole_rows, group)
+        self._number_codes()
+
+    def _number_codes(self) -> None:
         self.first = np.cumsum([0, *(len(shard.tables.rows) for shard in self.shards)])
         self.codes = int(self.first[-1])
+
+    @contextmanager
+    def growing(self, group: int, local: int, rows: int) -> Iterator[tuple[int, int]]:
+        """As `EmbeddingTables.growing` of a group's table, by the rank's own flat rows; every row
+        keeps its owner."""
+        _, owned = self.own(group, local)
+        first, codes = self.first, self.codes
+        with (self.spans[group].tables.growing(local, rows), self.shards[group].tables.growing(
+                local, -(-rows // self.world), owned) as moved):
+            self._number_codes()
+            try:
+                yield moved
+            except BaseException:
+                self.first, self.codes = first, codes
+                raise
 
     def route(self, group: int, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(owner, code) of flat rows int64[n] of a whole group; int64[n] both."""

@@ -1,7 +1,8 @@
 """Rows that several processes own: their owners look them up and train them."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -59,10 +60,19 @@ class ShardedStore(Store):
         self.depth, self.look_ahead = inner.depth, inner.look_ahead
         self.device, self.statistics = inner.device, inner.statistics
         self.batch_stages, self.micro_batches = inner.batch_stages, inner.micro_batches
-        self._grouping = Grouping(sharding.shards)
-        self._starts = torch.from_numpy(_starts(sharding))
+        self._number_rows()
         self._coming: deque[RoutedBatch] = deque()
         self._taken: deque[RoutedBatch] = deque()
+
+    def _number_rows(self) -> None:
+        self._grouping = Grouping(self.sharding.shards)
+        self._starts = torch.from_numpy(_starts(self.sharding))
+
+    @contextmanager
+    def table_growing(self, group: int, end: int, more: int) -> Iterator[None]:
+        with self.inner.table_growing(group, end, more):
+            yield
+        self._number_rows()
 
     @property
     def waiting(self) -> int:

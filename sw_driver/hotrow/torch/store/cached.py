@@ -420,9 +420,11 @@ class CachedStore(Store):
             raise
         deliver(pending)
 
-    def table_grew(self, group: int, end: int, more: int) -> None:
+    @contextmanager
+    def table_growing(self, group: int, end: int, more: int) -> Iterator[None]:
         self.window.need_idle("let a table grow")
-        memory = self.slot_map.register(group)  # which may be refused
+        with self.slot_map.registering(group) as memory:
+            yield
         with self.lock, self._moving_slots():
             self.slot_map.replace(group, memory)
             self.storages[group].shift(end, more, len(self.groups[group].tables.rows))

@@ -1,6 +1,7 @@
 """Mode `resident`: the tables themselves, in the trainer's memory, without a device."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -46,8 +47,11 @@ class ResidentStore(Store):
         tables = self.groups[group].tables
         return tables.rows.take(tables.kind, flat)
 
-    def table_grew(self, group: int, end: int, more: int) -> None:
-        self._groupers[group] = Grouper(len(self.groups[group].tables.rows))
+    @contextmanager
+    def table_growing(self, group: int, end: int, more: int) -> Iterator[None]:
+        grouper = Grouper(len(self.groups[group].tables.rows))
+        yield
+        self._groupers[group] = grouper
 
     def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
               finite: torch.Tensor | None = None) -> None:

@@ -1,6 +1,7 @@
 """Between a device's numbers of tables and slots and those of each group."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -86,21 +87,27 @@ class SlotMap:
 
     def register(self, number: int) -> list[Buffer]:
         """Register the memory of a group's tables, and of their state."""
-        group, buffers = self.groups[number], []
+        with self.registering(number) as buffers:
+            return buffers
+
+    @contextmanager
+    def registering(self, number: int) -> Iterator[list[Buffer]]:
+        """As `register`, for `replace` after the block; an error in the block undoes it."""
+        group, buffers = self.groups[number], list[Buffer]()
         rows = group.tables.rows
         try:
             for what, array in (("rows", rows.array), ("state", rows.side)):
                 if array is not None:
                     buffers.append(self._device.register(
                         array, on_card=True, name=f"{what} of {_named(group)}"))
+            yield buffers
         except BaseException:
             for buffer in buffers:
                 self._device.unregister(buffer)
             raise
-        return buffers
 
     def replace(self, number: int, buffers: list[Buffer]) -> None:
-        """Let the device use tables of a group in other memory, registered by `register`."""
+        """Let the device use tables of a group in other memory, which is registered."""
         group, before = self.groups[number], self.buffers[number]
         self.buffers[number] = buffers
         for local, table in enumerate(group.numbers):

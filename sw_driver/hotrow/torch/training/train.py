@@ -15,6 +15,7 @@ from ...command.limits import check_batch, check_memory, check_writable
 from ...command.terminal import Steps
 from ...contract.errors import Error
 from ...device import Device
+from ...ids import IdMap
 from ...timeline import Timeline
 from ...traces.trace import Samples, Trace
 from ..collection.id_maps import KEPT
@@ -32,7 +33,6 @@ from .reference import ReferenceTrainer
 
 LEARNING_SHARE = 0.05  # of all batches, in which the device counts which rows are hot
 _SETTINGS = ("trace", "any_ids", "optimizer", "batch_size", "dim", "mlp_scale", "lr", "seed")
-ID_BYTES = 32  # of a row, in a map of ids
 
 
 def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> di
     """
     trace = trace or options.open_trace()
     state_bytes = 4 * bool(OPTIMIZERS[options.optimizer].state)
-    map_bytes = ID_BYTES * bool(options.any_ids)
+    map_bytes = IdMap.ROW_BYTES * bool(options.any_ids)
     check_memory(trace, options.row_bytes + state_bytes + map_bytes, copies=2)
     if options.mode != "resident":
         check_batch(trace, options.batch_size, options.preset)
