@@ -47,7 +47,7 @@ class LookupIssue(wiring.Component):
     Attributes
     ----------
     command : In(stream(command))
-        Accepted when it has started or was refused.
+        Accepted when it has started or was refused; no command is valid in the cycle after it.
     idle : In(1)
         No command is between its start and its outcome.
     cleared : In(1)
@@ -110,19 +110,16 @@ class LookupIssue(wiring.Component):
             self.scan.p.eq(p),
             self.row_list.p.eq(p),
             self.sizes.p.samples.eq(p.samples),
-            splits.eq(p.opcode == Opcode.SPLIT),
             self.kinds.p.splits.eq(splits | plans | marks),
             self.kinds.p.epoch.eq(epoch),
             self.kinds.p.counts.eq((p.opcode == Opcode.OBSERVE)
                                    | (p.flags & BatchFlag.COUNT).any()),
         ]
+        # Timing: the decoded command is registered, while it waits for `may_start`.
+        m.d.sync += splits.eq(p.opcode == Opcode.SPLIT)
         if planner:
-            m.d.comb += [
-                plans.eq(p.opcode == Opcode.PLAN),
-                marks.eq(p.opcode == Opcode.MARK),
-                self.planner.command.eq(p),
-                job.p.plans.eq(plans),
-            ]
+            m.d.sync += [plans.eq(p.opcode == Opcode.PLAN), marks.eq(p.opcode == Opcode.MARK)]
+            m.d.comb += [self.planner.command.eq(p), job.p.plans.eq(plans)]
 
         units = (self.reader, self.scan, self.row_list, self.kinds, self.sizes)
         for port in units:
@@ -218,18 +215,19 @@ class LookupIssue(wiring.Component):
         return m
 
     def _decode(self, m):
-        """(unit of the command, lists that it opens)."""
+        """(unit of the command, lists that it opens), in registers."""
         p, lists = self.command.p, self.lists.p
         unit, opens = Signal(Unit), Signal(list_count(self.config))
+        m.d.sync += [unit.eq(Unit.NONE), opens.eq(0)]
         with m.Switch(p.opcode):
             for opcode, serving in _UNITS.items():
                 if self.config.planner or opcode not in _PLANNER:
                     with m.Case(opcode):
-                        m.d.comb += [unit.eq(serving), opens.eq(sum(
+                        m.d.sync += [unit.eq(serving), opens.eq(sum(
                             1 << number for number, operand in enumerate(LISTS_OF.get(opcode, ()))
                             if operand))]
         with m.If((p.opcode == Opcode.REMOVE) & (p.flags & AllFlag.ALL).any()):
-            m.d.comb += opens.eq(0)
+            m.d.sync += opens.eq(0)
         m.d.comb += [
             lists.opened.eq(opens),
             # The operands of a PLAN are in the same bytes; SPLIT has all but the last.
