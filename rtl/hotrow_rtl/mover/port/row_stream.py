@@ -29,8 +29,8 @@ class RowStream(wiring.Component):
     responses : In(stream(burst_response()))
         One per read burst.
     rows : Out(stream(fetched_row(config)))
-        One per transfer, in the cycle in which its first word is read; with the worst fault of its
-        bursts.
+        One per transfer, at the latest in the cycle in which its first word is read; with the worst
+        fault of its bursts.
     words : Out(stream(source_word(config)))
         The words of transfers without a fault.
     read_enable, read_address : Out
@@ -67,18 +67,19 @@ class RowStream(wiring.Component):
         word_idx = Signal(word_count_width(self.config))
         address = Signal(range(buffer_words(self.config)))
         begin, step, final, advance = Signal(), Signal(), Signal(), Signal()
+        announced = Signal()  # Timing: so that `rows.valid` does not depend on `words.ready`
         awaits_second = self.aligned.valid & transfer.two_reads & ~half & ~inside
         m.d.comb += [
             advance.eq(~out.valid | out.ready),
             fault.eq(Mux(half_fault > response.p.fault, half_fault, response.p.fault)),
             begin.eq(
                 self.aligned.valid & ~inside & response.valid & (half | ~transfer.two_reads)),
-            self.rows.valid.eq(begin & advance),
+            self.rows.valid.eq(begin & ~announced),
             self.rows.p.fault.eq(fault),
             self.rows.p.destination.eq(transfer.destination),
             self.rows.p.bytes.eq(transfer.bytes),
             self.rows.p.two_writes.eq(transfer.two_writes),
-            step.eq(advance & (inside | (begin & self.rows.ready))),
+            step.eq(advance & (inside | (begin & (announced | self.rows.ready)))),
             final.eq(word_idx == transfer.alignment.words_minus_1),
             response.ready.eq(awaits_second | (begin & step)),
             self.aligned.ready.eq(step & final),
@@ -86,6 +87,7 @@ class RowStream(wiring.Component):
             self.read_address.eq(address),
             self.freed.eq(step),
         ]
+        m.d.sync += announced.eq(begin & (announced | self.rows.ready) & ~step)
         with m.If(awaits_second & response.valid):
             m.d.sync += [half.eq(1), half_fault.eq(response.p.fault)]
         with m.If(out.ready):
