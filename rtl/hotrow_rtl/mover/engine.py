@@ -37,6 +37,7 @@ class LaneMerger(wiring.Component):
     Attributes
     ----------
     elements : In(stream(shape)).array(lanes)
+        With several lanes their `ready` depends on registers only.
     clear : In(1)
         The next element comes from lane 0.
     merged : Out(stream(shape))
@@ -55,15 +56,25 @@ class LaneMerger(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        lane_idx, out = Signal(range(max(2, len(self.elements)))), self.merged
+        lanes, out = len(self.elements), self.merged
+        if lanes == 1:
+            stream_connect(m, self.elements[0], out)
+            return m
+        # Timing: an element that stalls is stored, as `out.ready` is too late for the lanes.
+        lane_idx, stored, full = Signal(range(lanes)), Signal(out.p.shape()), Signal()
+        chosen, valid = Signal.like(stored), Signal()
         with m.Switch(lane_idx):
             for idx, lane in enumerate(self.elements):
                 with m.Case(idx):
-                    stream_connect(m, lane, out)
+                    m.d.comb += [chosen.eq(lane.p), valid.eq(lane.valid), lane.ready.eq(~full)]
+        m.d.comb += [out.valid.eq(valid | full), out.p.eq(Mux(full, stored, chosen))]
+        m.d.sync += full.eq(out.valid & ~out.ready)
+        with m.If(~full):
+            m.d.sync += stored.eq(chosen)
         with m.If(self.clear):
-            m.d.sync += lane_idx.eq(0)
-        with m.Elif(out.valid & out.ready):
-            m.d.sync += lane_idx.eq(Mux(lane_idx == len(self.elements) - 1, 0, lane_idx + 1))
+            m.d.sync += [lane_idx.eq(0), full.eq(0)]
+        with m.Elif(valid & ~full):
+            m.d.sync += lane_idx.eq(Mux(lane_idx == lanes - 1, 0, lane_idx + 1))
         return m
 
 
