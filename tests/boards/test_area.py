@@ -147,7 +147,7 @@ def test_the_widest_card(area):
     assert urams == {"engines.bank.counters.sets": 10 * c.banks,
                      "engines.bank.counters.credits": 2 * c.banks,
                      "engines.bank.slots.choice": 14 * c.banks}
-    assert len(result["paths"]) == 10 and result["paths"][0]["levels"] <= 16
+    assert len(result["paths"]) == 10 and result["paths"][0]["levels"] <= 12
 
 
 @pytest.mark.route
