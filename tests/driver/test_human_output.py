@@ -34,6 +34,7 @@ def test_output_for_people(name, capsys, tmp_path, monkeypatch):
 
 
 def test_every_command_has_such_a_test():
-    """`demo`, `bench`, `generate` and the tools of boards have their own."""
+    """`demo`, `bench`, `generate`, `card` and the tools of boards have their own."""
     covered = {arguments[0] for arguments, _ in COMMANDS.values()}
-    assert set(cli.commands()) == covered | {"demo", "bench", "generate", "build", "flash"}
+    assert set(cli.commands()) == covered | {
+        "demo", "bench", "generate", "card", "build", "flash"}
