@@ -6,8 +6,6 @@ from operator import or_
 from amaranth import Cat, Const, Mux, Signal
 from amaranth.hdl import Shape
 
-LUT_INPUTS = 6  # of a large FPGA
-
 
 def onehot_mux(select, values):
     """Return the value whose bit of `select` is set, or 0 if no bit is set.
@@ -52,45 +50,17 @@ def add_up(values):
 
 def popcount(bits):
     """Return the number of bits that are set."""
-    return prefix_popcount(bits)[1]
+    return add_up(list(bits))
 
 
 def prefix_popcount(bits):
-    """Return, for each bit, the number of bits set below it; and the number of all bits set.
-
-    Timing: counts of `LUT_INPUTS` bits are logic, and one carry chain adds up to three of them.
-    """
-    bits, counts, groups = list(bits), [], []
-    for at in range(0, len(bits), LUT_INPUTS):
-        group = bits[at:at + LUT_INPUTS]
-        counts += [_add_counts([*groups, _few_set(group[:place])]) for place in range(len(group))]
-        groups.append(_few_set(group))
-    return counts, _add_counts(groups)
-
-
-def _full_add(one, two, three):
-    """Sum and carry of three bits."""
-    return one ^ two ^ three, one & two | three & (one ^ two)
-
-
-def _few_set(bits):
-    """The number of set bits among up to `LUT_INPUTS`."""
-    padded = [*bits, *[Const(0, 1)] * (LUT_INPUTS - len(bits))]
-    (low, low_carry), (high, high_carry) = _full_add(*padded[:3]), _full_add(*padded[3:])
-    carry = low & high
-    return Cat(low ^ high, *_full_add(low_carry, high_carry, carry))[
-        :max(1, len(bits).bit_length())]
-
-
-def _add_counts(counts):
-    """The sum of some numbers."""
-    while len(counts) > 2:
-        width = max(len(count) for count in counts[:3])
-        columns = [_full_add(*bits) for bits in zip(
-            *(Cat(count, Const(0, width))[:width] for count in counts[:3]), strict=True)]
-        sums, carries = zip(*columns, strict=True)
-        counts = [Cat(sums), Cat(Const(0, 1), carries), *counts[3:]]
-    return add_up(counts)
+    """Return, for each bit, the number of bits set below it; and the number of all bits set."""
+    bits = list(bits)
+    if len(bits) == 1:
+        return [Const(0, 1)], bits[0]
+    half = len(bits) // 2
+    (low, ones), (high, more) = prefix_popcount(bits[:half]), prefix_popcount(bits[half:])
+    return low + [ones + count for count in high], ones + more
 
 
 def prefix_or(bits):

@@ -81,7 +81,7 @@ class BagReadCollect(wiring.Component):
         m.submodules.lengths = lengths = RamFifo(length, READS_AHEAD)
         connect(m, queue=queue.o, rows=flipped(self.rows))
 
-        # The next read waits for its row at its port. Its words follow from the next cycle on.
+        # The next read waits for its row at its port. Its words follow in the next cycle.
         head, arrived = self.reads.p, Signal()
         m.d.comb += [
             skid.i.valid.eq(self.reads.valid & arrived),
