@@ -145,6 +145,22 @@ def test_a_file_that_cannot_be_mapped(client):
     assert client.read(REGISTERS["IDENTITY"]) == IDENTITY
 
 
+def test_an_event_that_is_none(client):
+    """A file that cannot be written, and a pipe that is full: the card goes on."""
+    reader, pipe = os.pipe()
+    os.set_blocking(pipe, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(pipe, bytes(4096))
+    with open(__file__) as file:
+        for event in (file.fileno(), pipe):
+            client.call(Command.SET_IRQS, messages.IRQ_SET.pack(20, 36, 1, 0, 1), (event,))
+            client.call(Command.SET_IRQS, messages.IRQ_SET.pack(20, 33, 1, 0, 1))
+    assert client.read(REGISTERS["IDENTITY"]) == IDENTITY
+    for end in (reader, pipe):
+        os.close(end)
+
+
 @pytest.mark.parametrize("octets", [b"", b"GET / HTTP/1.1\r\n\r\n", bytes(16), b"\xff" * 64])
 def test_a_client_that_speaks_otherwise(path, octets):
     """It loses its connection, and the next one is served."""

@@ -7,6 +7,7 @@ import os
 import select
 import socket
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -110,8 +111,7 @@ class CardServer:
             raise self._lost
         if self._card.interrupts != self._seen:
             self._seen = self._card.interrupts
-            if self._event is not None:
-                os.eventfd_write(self._event, 1)
+            self._trigger()
 
     def _answer(self, message: Message):
         kept = []
@@ -189,8 +189,7 @@ class CardServer:
             kept.append(message.files[0])
             self._set_event(message.files[0])
         elif flags & messages.DATA_NONE and count:
-            if self._event is not None:
-                os.eventfd_write(self._event, 1)
+            self._trigger()
         else:
             self._set_event(None)
         return b""
@@ -199,6 +198,14 @@ class CardServer:
         if self._event is not None:
             os.close(self._event)
         self._event = file
+        if file is not None:
+            os.set_blocking(file, False)
+
+    def _trigger(self):
+        """Trigger the client's event; a file that is none, or that is full, hears nothing."""
+        if self._event is not None:
+            with suppress(OSError):
+                os.eventfd_write(self._event, 1)
 
     def _read(self, payload):
         (offset, region, count), _rest = unpacked(messages.ACCESS, payload)
