@@ -92,12 +92,17 @@ def run(mode, workers, failure, close=True, transport="model", cold="gathered"):
     return steps, collection
 
 
-def check(collection, steps, cold="gathered"):
-    expected, found = trained(steps, optimizer_of(cold)), collection.state_dict()
-    assert set(found) >= set(expected)
+def check(collection, steps, cold="gathered", amid=False):
+    """The tables are those after `steps`. With `amid` the device failed in another thread, perhaps
+    amid the next step, which then raised: each row is that of before or after it."""
+    expected = [trained(ended, optimizer_of(cold)) for ended in range(steps, steps + 1 + amid)]
+    found = collection.state_dict()
+    assert set(found) >= set(expected[0])
     bound = 0 if cold == "gathered" else 1e-5  # the card adds in another order
-    for name, values in expected.items():
-        torch.testing.assert_close(found[name], values, rtol=bound, atol=bound, msg=f"{name}")
+    for name in expected[0]:
+        right = [torch.isclose(found[name], each[name], rtol=bound, atol=bound)
+                 .reshape(len(found[name]), -1).all(1) for each in expected]
+        assert torch.stack(right).any(0).all(), name
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, SystemExit, DeviceError])
@@ -114,7 +119,7 @@ def test_trained_rows_reach_the_tables(mode, workers, transport, cold, stage, ki
         failure = Failure(stage, kind)
         steps, collection = run(mode, workers, failure, transport=transport, cold=cold)
         assert 1 <= steps <= FAILED + 1
-        check(collection, steps, cold)
+        check(collection, steps, cold, amid=bool(workers) and kind is DeviceError)
     failure.device.transport.close()
     assert threading.active_count() <= before + 1
 
