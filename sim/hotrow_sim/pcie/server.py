@@ -202,7 +202,7 @@ class CardServer:
             os.set_blocking(file, False)
 
     def _trigger(self):
-        """Trigger the client's event; a file that is none, or that is full, hears nothing."""
+        """Trigger the client's event; another file, or a full one, is left as it is."""
         if self._event is not None:
             with suppress(OSError):
                 os.eventfd_write(self._event, 1)
