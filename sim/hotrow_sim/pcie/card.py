@@ -41,7 +41,6 @@ class PcieCard:
     _card = None
 
     def __init__(self, config: Config, latency: int = 100, spread: int = 20, seed: int = 0):
-        self.config = config
         self._library = _load(str(card_library(config)))
         self._card = ctypes.c_void_p(self._library.hotrow_card_open(latency, spread, seed))
         self._remote = {}
@@ -57,7 +56,7 @@ class PcieCard:
         self._library.hotrow_card_write(self._card, offset, value)
 
     def master(self, on: bool) -> None:
-        """Let the card access memory, or no longer."""
+        """Whether the card may access memory from here on."""
         self._library.hotrow_card_master(self._card, on)
 
     def map(self, address: int, host: int, size: int, writable: bool) -> bool:

@@ -81,7 +81,7 @@ class IdMap:
     Attributes
     ----------
     ROW_BYTES : int
-        32.
+        Bytes of memory for each row.
     first_rows : int
         Rows of the table before it grew.
     batch, completed : int

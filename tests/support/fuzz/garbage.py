@@ -21,7 +21,7 @@ _INVERTED = ("else read_data <= |write_enable && write_address == read_address"
 
 
 def garbage_memories(verilog: str) -> str:
-    """The Verilog of a card with such memories in place of its own.
+    """The Verilog of a card whose memories start with garbage and invert what a collision reads.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def garbage_memories(verilog: str) -> str:
 
 
 def open_garbage(change=lambda verilog: verilog, **options):
-    """A device as of `open_transport`, with such memories, and with changes of its Verilog."""
+    """A device as of `open_transport`; `garbage_memories` and `change` change its Verilog."""
     emitted = build.cached_verilog
     with patch.object(build, "cached_verilog", lambda *arguments: change(
             garbage_memories(emitted(*arguments)))):
