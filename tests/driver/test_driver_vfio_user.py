@@ -209,7 +209,7 @@ def test_a_client_that_is_killed(path, declared):
 
 
 def test_a_server_that_is_killed(tmp_path, declared):
-    """The client hears of it at its next access."""
+    """The next access of the client fails and names it."""
     with served_card(tmp_path, "tiny") as (path, process), pytest.raises(
             TransportError, match="server has gone"), hotrow.open(
                 f"{VFIO_USER}:{path}", timeout=300, ring_entries=4) as device:
