@@ -363,8 +363,8 @@ class Config:
 
     @property
     def slot_bits(self) -> int:
-        """Bits that the planner keeps with every slot: tag, two stamps, number, valid and dirty."""
-        return self.directory_tag_width + 2 * self.stamp_bits + SLOT_NUMBER_WIDTH + 2
+        """Bits of a slot: tag, two stamps, number, valid, dirty, parity."""
+        return self.directory_tag_width + 2 * self.stamp_bits + SLOT_NUMBER_WIDTH + 3
 
     def describe(self) -> dict:
         """Every parameter by name, for JSON."""

@@ -1,10 +1,10 @@
-"""What a flipped bit of the card's memories does to training, on the golden models.
+"""What a flipped bit of a plan's lists does to training, on the golden models.
 
     python -m tests.support.bit_flips --flips 300
 
-Each run trains through a planner's slots, flips one bit between two plans, and compares the tables
-with training without slots. A flip is harmless, or silent: the tables differ and nothing was
-reported; or refused: the card reports a row or slot that does not exist.
+Each run trains through a planner's slots, flips one bit of a plan's lists, and compares the tables with
+training without slots. A flip is harmless, or silent: the tables differ and nothing was reported; or
+refused: the card reports a row or slot that does not exist.
 """
 
 import argparse
@@ -72,55 +72,6 @@ def batches(seed):
     return [(table[each], row[each], zero, zero) for each in range(BATCHES)]
 
 
-def _slot(rng, state):
-    """A random slot with a row."""
-    return int(rng.choice([slot for slot, key in enumerate(state.key_at) if key is not None]))
-
-
-class _Owners(dict):
-    """Slot by key, where two slots may have one key."""
-
-    def __delitem__(self, key):
-        self.pop(key, None)
-
-
-def _rename(state, slot, key):
-    """Another key in a slot; the directory finds the first slot of a key."""
-    state.slot_of = _Owners(state.slot_of)
-    if state.slot_of.get(state.key_at[slot]) == slot:
-        del state.slot_of[state.key_at[slot]]
-    state.key_at[slot] = key
-    if key is not None:
-        state.slot_of.setdefault(key, slot)
-
-
-def _tag(rng, state, plan):
-    slot = _slot(rng, state)
-    width = state.config.row_width + log2(TABLES)
-    bits = [*range(log2(ROWS) + 2), width - 1]  # the others name no row: refused when written back
-    _rename(state, slot, state.key_at[slot] ^ 1 << int(rng.choice(bits)))
-
-
-def _valid(rng, state, plan):
-    _rename(state, _slot(rng, state), None)
-
-
-def _stamp(name):
-    def flip(rng, state, plan):
-        slot = _slot(rng, state)
-        getattr(state, name)[slot] ^= 1 << int(rng.integers(state.config.stamp_bits - 1))
-    return flip
-
-
-def _priority(rng, state, plan):
-    state.number[_slot(rng, state)] ^= 1 << int(rng.integers(8))
-
-
-def _dirty(rng, state, plan):
-    slot = _slot(rng, state)
-    state.dirty[slot] = not state.dirty[slot]
-
-
 def _slots(rng, state, plan):
     bit = 1 << int(rng.integers(state.config.slot_word_width))
     plan.slots[rng.integers(len(plan.slots))] ^= bit
@@ -146,17 +97,11 @@ def _row_width(config):
 
 
 FLIPS = {
-    "directory: tag": _tag,
-    "directory: valid, set to 0": _valid,
-    "directory: dirty": _dirty,
-    "directory: hold stamp": _stamp("needed_until"),
-    "directory: use stamp": _stamp("last_used"),
-    "directory: priority, or a counter": _priority,
-    "list buffer: slot of a lookup": _slots,
-    "list buffer: slot of a fill": _entry("fills", 0, _slot_width),
-    "list buffer: row of a fill": _entry("fills", 1, _row_width),
-    "list buffer: slot of a victim": _entry("evictions", 0, _slot_width),
-    "list buffer: row of a victim": _entry("evictions", 1, _row_width),
+    "slot of a lookup": _slots,
+    "slot of a fill": _entry("fills", 0, _slot_width),
+    "row of a fill": _entry("fills", 1, _row_width),
+    "slot of a victim": _entry("evictions", 0, _slot_width),
+    "row of a victim": _entry("evictions", 1, _row_width),
 }
 
 

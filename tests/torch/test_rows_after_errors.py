@@ -10,6 +10,8 @@ import hotrow
 import pytest
 import torch
 from hotrow.contract.errors import DeviceError
+from hotrow.contract.generated import QUEUE_OF, Opcode, Status
+from hotrow.queues.futures import Future
 from hotrow.torch import HotEmbeddingBagCollection as Collection
 from hotrow.torch import TableConfig
 from hotrow.torch.collection.row_optimizer import RowOptimizer
@@ -298,3 +300,46 @@ def test_what_fails_between_steps_loses_nothing(monkeypatch, owner, name, call):
                 with suppress(ValueError):
                     collection.close()
             check(collection, steps)
+
+
+@pytest.mark.parametrize("mode, workers", [
+    ("scratchpipe", 0), ("scratchpipe", 2), ("freqcache", 0), ("hotline", 2)])
+def test_a_collection_trains_on_after_a_wrong_parity_in_the_directory(monkeypatch, mode, workers):
+    """With the tables of the one that failed, on the same device."""
+    complete, seen = Future.complete, iter(range(1 << 30))
+    corrupt = False
+
+    def completed(future, completion):
+        nonlocal corrupt  # until the directory is cleared
+        opcode = completion["opcode"]
+        corrupt |= opcode in (Opcode.PLAN, Opcode.SPLIT) and next(seen) == FAILED
+        corrupt &= opcode != Opcode.REMOVE
+        complete(future, {**completion, "status": Status.PARITY}
+                 if corrupt and QUEUE_OF[opcode] == "lookup" else completion)
+
+    def train(device, begun, before=None):
+        collection = Collection(TABLES, device, mode, "adagrad", 0.1, seed=2, workers=workers)
+        if before is not None:
+            collection.load_state_dict(before.state_dict())
+            collection.optimizer.load_state_dict(before.optimizer.state_dict())
+        for number in range(begun, STEPS):
+            try:
+                for coming in drawn[number + collection.store.waiting:number + 3]:
+                    collection.prefetch(coming)
+                collection(drawn[number]).square().sum().backward()
+            except hotrow.CommandError as error:
+                assert before is None and "recover with Device.clear_directory()" in str(error)
+                return number, collection
+            collection.optimizer.step()
+        return STEPS, collection
+
+    monkeypatch.setattr(Future, "complete", completed)
+    drawn = batches()
+    with hotrow.open("model", config=PLANNING) as device:
+        steps, failed = train(device, 0)
+        check(failed, steps)
+        with suppress(hotrow.CommandError):
+            failed.close()
+        steps, collection = train(device, steps, failed)
+        check(collection, STEPS)
+        collection.close()

@@ -64,6 +64,8 @@ class Status(IntEnum):
     WINDOW = 19, ("PLAN, MARK: more than PLAN_WINDOW batches are planned or marked and not "
                   "retired: retire some; index = newest retired batch")
     STALLED = 20, "an engine made no progress, see TIMEOUT: in STATE only"
+    PARITY = 21, ("the directory read an entry of wrong parity: results are not valid, and no "
+                  "lookup command succeeds until REMOVE with ALL")
 
 
 class Opcode(IntEnum):

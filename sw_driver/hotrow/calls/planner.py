@@ -32,7 +32,8 @@ _POLICIES = {each.name.lower(): int(PlanFlag.POLICY_LOW) * each.value for each i
 _WORDS = LIST_ALIGNMENT // 4
 _LISTS = {"slots": 0, "fill_slots": 1, "victim_slots": 2, "fills": 3, "victims": 5}
 _ROOMS = 7  # of which the lists above begin at those numbers; an entry of a row has two words
-_UNKNOWN = (Status.SLVERR, Status.DECERR, Status.TIMEOUT)  # maybe planned, the lists are not valid
+# Maybe planned, the lists are not valid.
+_UNKNOWN = Status.SLVERR, Status.DECERR, Status.TIMEOUT, Status.PARITY
 
 
 @dataclass

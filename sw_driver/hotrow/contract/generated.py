@@ -65,6 +65,7 @@ class Status(IntEnum):
     BATCH_ORDER = 18
     WINDOW = 19
     STALLED = 20
+    PARITY = 21
 
 
 class Opcode(IntEnum):
@@ -300,6 +301,8 @@ STATUS_DOC = {
     Status.WINDOW: "PLAN, MARK: more than PLAN_WINDOW batches are planned or marked and not "
         "retired: retire some; index = newest retired batch",
     Status.STALLED: "an engine made no progress, see TIMEOUT: in STATE only",
+    Status.PARITY: "the directory read an entry of wrong parity: results are not valid, and "
+        "no lookup command succeeds until REMOVE with ALL",
 }
 LINK_STATUS_DOC = {
     LinkStatus.OK: "done",

@@ -44,7 +44,7 @@ class Preset(generated.PresetFields, Geometry):
         row = min(32, self.address_width - (generated.ROW_ALIGNMENT.bit_length() - 1))
         sets = self.directory_sets // self.directory_partitions
         tag = self.tables.bit_length() - 1 + row - (sets.bit_length() - 1)
-        return tag + 2 * self.stamp_bits + generated.SLOT_NUMBER_WIDTH + 2
+        return tag + 2 * self.stamp_bits + generated.SLOT_NUMBER_WIDTH + 3
 
 
 PRESETS = {name: Preset(**vars(card)) for name, card in generated.PRESETS.items()}

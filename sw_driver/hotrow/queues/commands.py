@@ -182,7 +182,8 @@ class Commands:
         ports = describe_ports(self.registers.read("STATUS"))
         raise CommandError(
             f"{opcode.name} ended with {status.name} ({STATUS_DOC[status]}): index {index}{where}"
-            + (f"; {ports}: recover with Device.reset()" if ports else ""),
+            + (f"; {ports}: recover with Device.reset()" if ports else "")
+            + ("; recover with Device.clear_directory()" if status == Status.PARITY else ""),
             opcode=opcode, status=status, index=index, address=address)
 
     def check_open(self) -> None:

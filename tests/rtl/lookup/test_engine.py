@@ -1,7 +1,9 @@
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
+from amaranth import Cat
 from amaranth.sim import Simulator
 from hotrow_rtl.config import MISS_WAYS, preset
 from hotrow_rtl.contract.encoding import (
@@ -14,6 +16,7 @@ from hotrow_rtl.contract.encoding import (
     Status,
 )
 from hotrow_rtl.interfaces.records import COMMAND_PARTS, FAULT_DECERR, FAULT_SLVERR, FAULT_TIMEOUT
+from hotrow_rtl.lookup.directory import slot_table
 from hotrow_rtl.lookup.dispatch.result_addresses import LISTS_OF, RESULT_WRITERS, STRIPED_LIST
 from hotrow_rtl.lookup.engine import LookupEngine
 from hotrow_sim.golden.lookup.counters import Counters
@@ -248,6 +251,27 @@ class Script:
             assert sorted(self.memory.deposits) == sorted(self.deposits)
         assert not self.memory.open
         return cycles
+
+
+@pytest.mark.parametrize("config", [TINY, ONE_CHOICE, ONE_LANE], ids=lambda config: config.name)
+def test_a_wrong_parity_ends_every_command_until_the_directory_is_cleared(config, monkeypatch):
+    """The table writes each row with the wrong parity."""
+    monkeypatch.setattr(slot_table, "with_parity", lambda way: Cat(
+        way.as_value()[:-1], way.as_value()[:-1].xor() ^ way.valid))
+    script = Script(dataclasses.replace(config, name=f"{config.name}-odd"))
+    script.list(Opcode.INSTALL, [(5, 1)])
+    script.harvest(2)
+    for refused in (partial(script.list, Opcode.INSTALL, [(5, 1)]),
+                    partial(script.observe, [7], 1, 1),
+                    partial(script.split, [7, 5, 100], 1, 3),
+                    partial(script.list, Opcode.REMOVE, [(6, 1), (LAST_ROW + 1, 0)]),
+                    partial(script.harvest, 2), script.decay):
+        refused()
+        script.wanted[-1]["status"] = Status.PARITY
+    script.clear_directory()
+    script.observe([7], 1, 1)
+    script.list(Opcode.INSTALL, [(5, 1)])
+    script.run()
 
 
 def random_rows(rng, count, tables=TABLES):

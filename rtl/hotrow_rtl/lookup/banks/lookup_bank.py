@@ -128,6 +128,8 @@ class LookupBank(wiring.Component):
         answer.
     restart : In(1)
         A pulse drops the requests in the bank; they write nothing any more.
+    corrupt : Out(1)
+        See `SlotTable`.
     ready : Out(1)
         Low while a memory is cleared or swept; the bank then holds requests.
 
@@ -154,6 +156,7 @@ class LookupBank(wiring.Component):
             "clear_slots": In(1),
             "clear_misses": In(1),
             "restart": In(1),
+            "corrupt": Out(1),
             "ready": Out(1),
         })
 
@@ -210,7 +213,7 @@ class LookupBank(wiring.Component):
             ready = ready & bypasses.ready
             m.d.comb += answer[end:].eq(Cat(found.first, found.evicts & found.dirty, found.tag))
             self._plan(m, counters, slots, misses, bypasses, request, bank_key[-1])
-        m.d.comb += self.ready.eq(ready)
+        m.d.comb += [self.ready.eq(ready), self.corrupt.eq(slots.corrupt)]
 
         for field in ("active", "enable", "halve", "set", "ways", "complement"):
             m.d.comb += getattr(counters.scan, field).eq(getattr(self.scan, field))

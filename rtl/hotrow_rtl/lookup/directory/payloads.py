@@ -1,5 +1,6 @@
 """Payloads of a slot table: its memory word, its requests and answers."""
 
+from amaranth import Cat, Value
 from amaranth.lib import data, enum
 
 from ...config import Config, log2
@@ -32,12 +33,19 @@ def slot_state(config: Config) -> data.StructLayout:
 
 
 def slot_way(config: Config) -> data.StructLayout:
-    """One way of a set in memory."""
+    """One way of a set in memory; the number of its ones is even."""
     return data.StructLayout({
         "tag": config.directory_tag_width,
         **({"state": slot_state(config)} if config.planner else {}),
         "valid": 1,
+        "parity": 1,
     })
+
+
+def with_parity(way: data.View) -> Value:
+    """The bits of a way, with the parity that they need."""
+    bits = way.as_value()
+    return Cat(bits[:-1], bits[:-1].xor())
 
 
 def plan_setting(config: Config) -> data.StructLayout:

@@ -21,7 +21,15 @@ from ...interfaces.lookup_payloads import NUMBER_WIDTH, DirectoryOp
 from ...primitives.bits import delay, onehot_mux, onehot_to_index
 from ...primitives.ram import ClearedRam
 from .min_tree import MinTree, candidate
-from .payloads import plan_setting, set_width, slot_answer, slot_request, slot_state, slot_way
+from .payloads import (
+    plan_setting,
+    set_width,
+    slot_answer,
+    slot_request,
+    slot_state,
+    slot_way,
+    with_parity,
+)
 from .replacement_policy import filled, swept, used
 
 COMPARE_CYCLES = 3  # read, hold, compare
@@ -60,6 +68,8 @@ class SlotTable(wiring.Component):
     restart : In(1)
         A pulse drops the requests in the pipeline; an operation without an answer is not
         performed.
+    corrupt : Out(1)
+        A pulse: a request or a sweep read a way whose parity is wrong.
     ready : Out(1)
         Low while the sets are cleared or swept; no request may be valid then.
 
@@ -81,6 +91,7 @@ class SlotTable(wiring.Component):
             **(planner if config.planner else {}),
             "clear": In(1),
             "restart": In(1),
+            "corrupt": Out(1),
             "ready": Out(1),
         })
 
@@ -104,6 +115,11 @@ class SlotTable(wiring.Component):
         sweep = self._sweep(m) if c.planner else None
         m.d.comb += self.ready.eq(idle & ~sweep.busy if c.planner else idle)
         sets = [self._compare(m, choice, ram, sweep) for choice, ram in enumerate(rams)]
+        checked = Signal()
+        m.d.sync += [
+            checked.eq(valid[1] | (sweep.write if c.planner else 0)),
+            self.corrupt.eq(checked & Cat(each.is_odd for each in sets).any()),
+        ]
         found = self._select(m, sets)
         self._answer(m, rams, sets, found, op, valid[-1], ~idle)
         if c.planner:
@@ -126,18 +142,19 @@ class SlotTable(wiring.Component):
         held = Signal(ram.read_data.shape(), name=f"held{choice}", reset_less=True)
         m.d.sync += held.eq(ram.read_data)
         word = data.View(data.ArrayLayout(slot_way(c), ways), held)
-        match, lowest_free = (Signal(ways, name=f"{name}{choice}", reset_less=True)
-                              for name in ("match", "lowest_free"))
+        match, lowest_free, is_odd = (Signal(ways, name=f"{name}{choice}", reset_less=True)
+                                      for name in ("match", "lowest_free", "is_odd"))
         free_count = Signal(range(ways + 1), name=f"free_count{choice}", reset_less=True)
         free = ~Cat(way.valid for way in word)
         m.d.sync += [
             match.eq(Cat(way.valid & (way.tag == tags[2]) for way in word)),
             lowest_free.eq(free & -free),
             free_count.eq(sum(free)),
+            is_odd.eq(Cat(way.as_value().xor() for way in word)),
         ]
         compared = SimpleNamespace(
-            word=word, tag=tags[-1], set=sets[-1], match=match, lowest_free=lowest_free,
-            free_count=free_count)
+            word=word, tag=tags[-1], set=sets[-1], match=match, is_odd=is_odd,
+            lowest_free=lowest_free, free_count=free_count)
         if c.planner:
             self._candidates(m, choice, compared)
         return compared
@@ -241,7 +258,7 @@ class SlotTable(wiring.Component):
         for number, ram in enumerate(rams):
             m.d.comb += [
                 ram.write_address.eq(answer.slot.set),
-                ram.write_data.eq(Cat([written.as_value()] * c.directory_ways)),
+                ram.write_data.eq(Cat([with_parity(written)] * c.directory_ways)),
                 ram.write_enable.eq(Mux(
                     writes & ~self.restart & (answer.slot.choice == number),
                     (1 << answer.slot.way)[:c.directory_ways], 0)),
@@ -297,8 +314,13 @@ class SlotTable(wiring.Component):
         more than `oldest_stamp` batches before gets the oldest stamp: stamps do not wrap.
         """
         c, setting = self.config, self.setting
-        m.d.comb += [ram.write_enable.eq(~0), ram.write_address.eq(address)]
-        for way, aged in zip(word, data.View(word.shape(), ram.write_data), strict=True):
+        ways = [Signal(slot_way(c), name="aged") for _ in word]
+        m.d.comb += [
+            ram.write_enable.eq(~0),
+            ram.write_address.eq(address),
+            ram.write_data.eq(Cat(with_parity(aged) for aged in ways)),
+        ]
+        for way, aged in zip(word, ways, strict=True):
             age = (setting.batch - way.state.last_used)[:c.stamp_bits]
             m.d.comb += [
                 aged.eq(way),

@@ -26,7 +26,7 @@ class LookupComplete(wiring.Component):
     """Report the outcome of a command when its unit and its result lists have ended.
 
     A fault of a list becomes the status if the unit reported none: that of the first list in the
-    order of the operands.
+    order of the operands. PARITY takes precedence over every status of a unit or list.
 
     Parameters
     ----------
@@ -42,6 +42,8 @@ class LookupComplete(wiring.Component):
     plan_counts : In(stream(plan_counts))
         With a planner: one per PLAN.
     written : In(outcome of WriteClient).array(len(RESULT_WRITERS))
+    corrupt : In(1)
+        The directory is not to be trusted.
     fault, address, ended
         To and from `ResultAddresses`.
     outcome : Out(stream(engine_outcome(config)))
@@ -64,6 +66,7 @@ class LookupComplete(wiring.Component):
             **({"plan_counts": In(stream.Signature(plan_counts))} if config.planner else {}),
             "written": In(WriteClient(config).members["outcome"].signature.flip()).array(
                 len(RESULT_WRITERS)),
+            "corrupt": In(1),
             "fault": Out(stream.Signature(range(list_count(config)))),
             "address": In(config.address_width),
             "ended": Out(1),
@@ -112,7 +115,9 @@ class LookupComplete(wiring.Component):
                                          for name, _ in plan_counts]
                 with m.Elif(complete):
                     m.next = "REPORT"
-                    with m.If((report.status == Status.OK) & failed):
+                    with m.If(self.corrupt):
+                        m.d.comb += [update.status.eq(Status.PARITY), load_fault.eq(1)]
+                    with m.Elif((report.status == Status.OK) & failed):
                         m.d.comb += [
                             update.status.eq(Status.SLVERR - 1 + first_fault), load_fault.eq(1)]
                         m.d.sync += fault_idx_q.eq(fault_idx)

@@ -26,7 +26,7 @@ class LookupControl(wiring.Component):
     engine : In(Engine(config))
     cleared, list_mode, clear_misses, reader, scan, row_list, kinds, sizes, verdict, planner
         See `LookupIssue`.
-    batch_outcome, scan_outcome, list_outcome, sample_counts, plan_counts, written
+    batch_outcome, scan_outcome, list_outcome, sample_counts, plan_counts, written, corrupt
         See `LookupComplete`.
     requests : Out(request of WriteClient).array(list_count(config))
         See `ResultAddresses`. Both writers of the misses share one.
@@ -50,7 +50,7 @@ class LookupControl(wiring.Component):
             "engine": In(Engine(config)),
             **{name: issue[name]
                for name in ("cleared", "list_mode", "clear_misses", *self._issue_ports)},
-            **{name: complete[name] for name in (*self._complete_ports, "written")},
+            **{name: complete[name] for name in (*self._complete_ports, "written", "corrupt")},
             "requests": Out(WriteClient(config).members["request"].signature).array(
                 list_count(config)),
         })
@@ -79,6 +79,7 @@ class LookupControl(wiring.Component):
             self.clear_misses.eq(issue.clear_misses),
             issue.idle.eq(
                 (jobs.level == 0) & ~issue.jobs.valid & ~self.engine.outcome.valid),
+            complete.corrupt.eq(self.corrupt),
             complete.address.eq(addresses.address),
             addresses.ended.eq(complete.ended),
         ]

@@ -168,6 +168,7 @@
 #define HOTROW_STATUS_BATCH_ORDER 18 /* PLAN: not the batch after the last planned batch; MARK: a batch that is already planned; index = the batch after the last planned batch */
 #define HOTROW_STATUS_WINDOW 19 /* PLAN, MARK: more than PLAN_WINDOW batches are planned or marked and not retired: retire some; index = newest retired batch */
 #define HOTROW_STATUS_STALLED 20 /* an engine made no progress, see TIMEOUT: in STATE only */
+#define HOTROW_STATUS_PARITY 21 /* the directory read an entry of wrong parity: results are not valid, and no lookup command succeeds until REMOVE with ALL */
 
 /* opcodes */
 #define HOTROW_OP_NOP 0x00

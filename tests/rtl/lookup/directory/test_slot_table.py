@@ -17,6 +17,7 @@ from hotrow_sim.golden.lookup.counters import unpack_key
 from hotrow_sim.golden.lookup.directory import Directory
 from hotrow_sim.golden.lookup.slot_table import POLICIES, Slots
 
+from tests.formal.prover import opened
 from tests.support.benches.stream_bench import StreamBench
 from tests.support.simulation import built
 
@@ -115,6 +116,7 @@ class Player:
             ctx.set(dut.count, self.counts.popleft())
         due = self.pipeline.popleft()
         await ctx.tick()
+        assert not ctx.get(dut.corrupt), self.seed
         if due is not None:
             self.check(ctx.get(dut.answer), *due)
 
@@ -301,6 +303,58 @@ def test_rows_of_long_ago_are_told_apart_as_far_as_sweeps_do():
             elif batch >= 40:
                 await player.ask(ctx, PLAN, same_set[batch - 32], 0, batch)
     assert player.run(drive)["evicts"] == 8
+
+
+@pytest.mark.parametrize("config", [*PLANNERS, *NO_PLANNERS], ids=lambda config: config.name)
+def test_a_flip_of_any_bit_is_seen_by_the_request_or_sweep_that_reads_it(config):
+    """In each way of the set of a row, free or not; requests of other sets do not see it."""
+    config = replace(config, name=f"{config.name}-flips")
+    dut = built(SlotTable, config)
+    rams = opened(dut).rams  # before its simulator is made
+    memories = [opened(opened(ram).ram).rows.data for ram in rams]
+    player = Player(config)
+    keys = bank_keys(config, 40, 2)
+    request = player.request(FIND, keys[0])
+    other = next(each for each in (player.request(FIND, key) for key in range(1000)) if all(
+        one["set"] != two["set"] for one, two in zip(each["choices"], request["choices"],
+                                                     strict=True)))
+
+    async def seen(ctx, signal):
+        """Whether `corrupt` pulses; with a request, in the fourth cycle."""
+        ctx.set(signal, 1)
+        await ctx.tick()
+        ctx.set(signal, 0)
+        pulses = []
+        for _ in range(dut.latency if signal is dut.valid
+                       else config.directory_sets // config.banks + 5):
+            await ctx.tick()
+            pulses.append(ctx.get(dut.corrupt))
+        assert signal is not dut.valid or not any(pulses) or pulses.index(1) == 2
+        return any(pulses)
+
+    async def drive(ctx):
+        if config.planner:
+            await player.begin(ctx, 1, -1)
+        for key in keys:
+            await player.ask(ctx, PLAN if config.planner else INSTALL, key, 0, 1)
+        await player.drain(ctx)
+        for memory, place in zip(memories, request["choices"], strict=True):
+            row = memory[place["set"]]
+            for bit in range(memory.shape):
+                right = ctx.get(row)
+                ctx.set(row, right ^ 1 << bit)
+                ctx.set(dut.request, other)
+                assert not await seen(ctx, dut.valid), bit
+                ctx.set(dut.request, {**request, "op": [FIND, REMOVE][bit % 2]})
+                assert await seen(ctx, dut.valid), bit
+                if config.planner:
+                    ctx.set(row, right ^ 1 << bit)
+                    assert await seen(ctx, dut.sweep), bit
+                    assert not await seen(ctx, dut.sweep), "written again"
+                else:
+                    ctx.set(row, right)
+                    assert not await seen(ctx, dut.valid), bit
+    player.run(drive)
 
 
 @pytest.mark.parametrize("config", [*PLANNERS, *NO_PLANNERS], ids=lambda config: config.name)
