@@ -2,9 +2,9 @@
 
     python -m tests.support.bit_flips --flips 300
 
-Each run trains through a planner's slots, flips one bit of a plan's lists, and compares the tables with
-training without slots. A flip is harmless, or silent: the tables differ and nothing was reported; or
-refused: the card reports a row or slot that does not exist.
+Each run trains through slots that a planner gives, flips one bit of a plan, and compares the tables
+with training without slots. A flip is harmless, or silent: the tables differ and nothing was
+reported; or refused: the card reports a row or slot that does not exist.
 """
 
 import argparse
