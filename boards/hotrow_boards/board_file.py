@@ -13,6 +13,7 @@ from .board import Board
 from .design import pll_dividers
 
 SUFFIX = ".toml"
+_NEEDED = {"ecp5": 136}  # block RAMs of a core, as Yosys maps it
 _COLUMNS = {"DDR3": 1024, "SDR": 512}  # of a row of a chip
 
 
@@ -99,6 +100,10 @@ def _complaints(board: Board) -> Iterator[str]:
     device, _, speed = board.device.rpartition("-")
     if (device, speed) != (platform.device, platform.speed):
         yield f"device is {board.device}, and the platform's {platform.device}-{platform.speed}"
+    there, needed = board.capacity["bram"], _NEEDED.get(board.preset, 0)
+    if there < needed:
+        yield (f"device: {board.device} has {there} block RAMs, and the preset {board.preset} needs "
+               f"{needed}: an 85F has 208")
     if board.package[-3:] != platform.package[-3:]:
         yield f"package is {board.package}, and the platform's {platform.package}"
     try:

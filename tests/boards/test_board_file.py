@@ -56,6 +56,7 @@ DRAM = 'dram = {chip = "MT41K64M16", lanes = 2, chip_bytes = 0x8000000}'
     ("clock_mhz = 48", "", "clock_mhz missing: see docs/boards.md"),
     ('name = "ecp5-evn"', 'name = "../x"', "name must be of small letters"),
     ("85F", "45F", "LFE5UM5G-45F-8, and the platform's LFE5UM5G-85F-8"),
+    ("85F", "45F", "has 108 block RAMs, and the preset ecp5 needs 136"),
     ("85F", "25F", "smaller ones do not hold a card"),
     ("85F-8", "85F-6", "LFE5UM5G-85F-6, and the platform's LFE5UM5G-85F-8"),
     ("CABGA381", "CABGA554", "package is CABGA554, and the platform's BG381"),
