@@ -7,10 +7,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import get_args, get_origin, get_type_hints
 
+from amaranth.build import Resource
 from amaranth.vendor import LatticeECP5Platform
 
 from .board import Board
 from .design import pll_dividers
+from .dram.controller import Dram
 
 SUFFIX = ".toml"
 _NEEDED = {"ecp5": 136}  # block RAMs of a core, as Yosys maps it
@@ -102,8 +104,8 @@ def _complaints(board: Board) -> Iterator[str]:
         yield f"device is {board.device}, and the platform's {platform.device}-{platform.speed}"
     there, needed = board.capacity["bram"], _NEEDED.get(board.preset, 0)
     if there < needed:
-        yield (f"device: {board.device} has {there} block RAMs, and the preset {board.preset} needs "
-               f"{needed}: an 85F has 208")
+        yield (f"device: {board.device} has {there} block RAMs, and the preset {board.preset} "
+               f"needs {needed}: an 85F has 208")
     if board.package[-3:] != platform.package[-3:]:
         yield f"package is {board.package}, and the platform's {platform.package}"
     try:
@@ -118,12 +120,14 @@ def _complaints(board: Board) -> Iterator[str]:
             yield (f"the platform has no pins {name} {number}: it has {', '.join(known)}; a "
                    f"subclass of it can add_resources")
     if board.dram and (board.dram.pins, 0) in platform.resources:
-        pins = {each.name: len(each.ios[0].names)
-                for each in platform.resources[board.dram.pins, 0].ios
-                if each.name in ("a", "ba", "dq")}
-        octets = _COLUMNS[board.dram.memtype] * pins["dq"] // 8 << pins["a"] + pins["ba"]
-        if board.dram.lanes != pins["dq"] // 8:
-            yield f"dram: lanes is {board.dram.lanes}, and dq has {pins['dq']} pins"
-        if board.dram.chip_bytes > octets:
-            yield (f"dram: chip_bytes is {board.dram.chip_bytes}, and the pins reach {octets} "
-                   f"bytes")
+        yield from _dram_complaints(board.dram, platform.resources[board.dram.pins, 0])
+
+
+def _dram_complaints(dram: Dram, resource: Resource) -> Iterator[str]:
+    pins = {each.name: len(each.ios[0].names)
+            for each in resource.ios if each.name in ("a", "ba", "dq")}
+    octets = _COLUMNS[dram.memtype] * pins["dq"] // 8 << pins["a"] + pins["ba"]
+    if dram.lanes != pins["dq"] // 8:
+        yield f"dram: lanes is {dram.lanes}, and dq has {pins['dq']} pins"
+    if dram.chip_bytes > octets:
+        yield f"dram: chip_bytes is {dram.chip_bytes}, and the pins reach {octets} bytes"
