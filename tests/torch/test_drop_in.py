@@ -356,8 +356,8 @@ REPLACING = {
     "spectral_norm": lambda model: nn.utils.parametrizations.spectral_norm(model[0]),
     "old spectral_norm": lambda model: nn.utils.spectral_norm(model[0]),
     "assign": lambda model: setattr(model[0], "weight", nn.Parameter(torch.zeros(50, 8))),
-    "parametrize the rows": lambda model: (parametrize.register_parametrization(
-        model[0], "rows", nn.Identity()), model(IDS)),
+    "parametrize": lambda model: parametrize.register_parametrization(
+        model[0], "weight", nn.Identity()),
     "assign a parameter": lambda model: model[0]._parameters.__setitem__(
         "weight", nn.Parameter(torch.zeros(50, 8))),
     "share": lambda model: model.share_memory(),

@@ -144,6 +144,9 @@ def test_clipping_takes_the_staged_gradients_or_is_refused(mode):
                  lambda given: [each.grad.mul_(0.5) for each in given if each.grad is not None]):
         model, tables = converted(mode)
         backward(model)
+        with pytest.raises(Error, match=r"collection\.gradients\(\)"):
+            clip(model.parameters())
+        tables.gradients()
         clip(model.parameters())
         torch.optim.SGD(model.parameters(), 0.1).step()
         with pytest.raises(Error, match=r"collection\.gradients\(\)"):

@@ -144,6 +144,7 @@ class HotEmbeddingBagCollection(nn.Module):
     Error
     """
 
+    rows_name = "rows"  # of its parameter
     several_ranks = False  # whether every rank of torch.distributed may make one
 
     def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
@@ -266,7 +267,8 @@ class HotEmbeddingBagCollection(nn.Module):
     def _apply(self: Self, fn: Callable[[torch.Tensor], torch.Tensor],
                recurse: bool = True) -> Self:
         """Follow a change of dtype by the model: results have it, rows keep theirs."""
-        self._dtype = followed(fn, self._dtype, "a collection has its rows")
+        self._dtype = followed(fn, self._dtype, "a collection has its rows",
+                               (config.dtype for config in self.tables))
         with unchanged(self):
             nn.Module._apply(self, fn, recurse)
         return self
@@ -307,6 +309,7 @@ class HotEmbeddingBagCollection(nn.Module):
             One per group of tables with one dim and dtype; with cold="pooled" another per group,
             whose gradients are of bags with cold rows, each bag once.
         """
+        self.staging.listed = True
         return self.staging.tensors()
 
     def zero_grad(self, set_to_none: bool = True) -> None:

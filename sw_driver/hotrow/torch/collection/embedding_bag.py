@@ -52,7 +52,7 @@ class HotEmbeddingBag(nn.Module):
     optimizer : RowOptimizer
     """
 
-    rows: RowsParameter
+    rows_name = "weight"  # of its parameter
 
     def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean",
                  include_last_offset: bool = False, padding_idx: int | None = None, *,
@@ -136,9 +136,15 @@ class HotEmbeddingBag(nn.Module):
             bags, self.training, rows_of(self))[0].to(self._dtype)
 
     def _show_rows(self) -> None:
-        self.rows = RowsParameter.of(self.collection.staging, self.table)
+        rows = RowsParameter.of(self.collection.staging, self.table)
+        dict.__setitem__(self._parameters, self.rows_name, rows)
         self.collection.calls.leaves[self.table] = self.rows
         self.collection.optimizer.show(self.rows)
+
+    @property
+    def rows(self) -> RowsParameter:
+        """Its parameter, which `parameters()` has as `weight`."""
+        return rows_of(self)
 
     def __prepare_scriptable__(self) -> None:
         refuse_scripting()
@@ -156,7 +162,7 @@ class HotEmbeddingBag(nn.Module):
                recurse: bool = True) -> Self:
         """Follow a change of dtype by the model: results have it, rows keep theirs."""
         rows = self.collection.tables[self.table].dtype
-        self._dtype = followed(fn, self._dtype, f"table {self.name!r} has {rows} rows")
+        self._dtype = followed(fn, self._dtype, f"table {self.name!r} has {rows} rows", [rows])
         with unchanged(self):
             nn.Module._apply(self, fn, recurse)
         return self
@@ -174,11 +180,6 @@ class HotEmbeddingBag(nn.Module):
     def weight(self) -> TableView:
         """A TableView of the table's rows, which stays up to date; no parameter."""
         return self.collection.embeddings.table(self.name, self.rows)[0]
-
-    @weight.setter
-    def weight(self, value: Any) -> None:
-        raise Error("the weight of a table of hotrow is no attribute to assign: write into it in "
-                    "place, or assign weight.data")
 
     @property
     def state(self) -> TableView | None:

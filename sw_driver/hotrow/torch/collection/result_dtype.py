@@ -1,18 +1,21 @@
 """The dtype of results, which follows the model, while rows keep theirs."""
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
 
 from ...contract.errors import Error
 from .rows_parameter import rows_of
 
 
 def followed(fn: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype,
-             what: str) -> torch.dtype:
+             what: str, rows: Iterable[torch.dtype]) -> torch.dtype:
     """The dtype of results after `fn`, which a model applies to its tensors.
+
+    Warns if it becomes another one than that of rows.
 
     Parameters
     ----------
@@ -22,6 +25,8 @@ def followed(fn: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype,
         Of results so far.
     what : str
         The tables in words, for errors.
+    rows : iterable of torch.dtype
+        Of the rows.
 
     Raises
     ------
@@ -35,15 +40,19 @@ def followed(fn: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype,
         raise Error(f"{what} in memory: a model on the meta device cannot have it")
     if found.is_shared() and found.device.type == "cpu":
         raise Error(f"{what} in memory of this process: share_memory() cannot share it")
+    if found.dtype != dtype and any(each != found.dtype for each in rows):
+        warnings.warn(f"rows of hotrow's tables keep their dtype, and results have {found.dtype}: "
+                      f"for rows of that dtype change the model before convert(), or the "
+                      f"TableConfig", stacklevel=2)
     return found.dtype
 
 
 @contextmanager
-def unchanged(module: nn.Module) -> Iterator[None]:
+def unchanged(module: Any) -> Iterator[None]:
     """Keep the RowsParameter of a module from a change of its dtype or device."""
-    rows = rows_of(module)
-    del module._parameters["rows"]
+    rows, parameters = rows_of(module), module._parameters
+    dict.pop(parameters, module.rows_name)
     try:
         yield
     finally:
-        module._parameters["rows"] = rows
+        dict.__setitem__(parameters, module.rows_name, rows)

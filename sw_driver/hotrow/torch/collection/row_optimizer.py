@@ -35,8 +35,8 @@ class RowOptimizer(torch.optim.Optimizer):
     Schedules set `param_groups[0]["lr"]` as usual, likewise `weight_decay`, and Adam's `betas` and
     `eps`. Clip with
     `torch.nn.utils.clip_grad_norm_([*model.parameters(), *collection.gradients()], norm)`.
-    Its one parameter group has the `rows` of the modules, and the tensors whose `grad` are the
-    staged gradients.
+    Its one parameter group has the RowsParameters of the modules, and the tensors whose `grad` are
+    the staged gradients.
 
     Parameters
     ----------
@@ -62,8 +62,10 @@ class RowOptimizer(torch.optim.Optimizer):
         check_rate(rule.lr)
         tuned = {name: getattr(rule, name) for name in rule.tuned}
         counted = {"step": rule.steps} if rule.counts_steps else {}
-        self._guard = torch.zeros(0, dtype=torch.float32).as_subclass(_Guard).requires_grad_()
-        super().__init__(self._parameters(), {**tuned, **counted})
+        self._guard = torch.zeros(0, dtype=torch.float32).as_subclass(_Guard)
+        self._guard.stage = staging
+        self._guard.requires_grad_()
+        super().__init__(self._parameters(), _Defaults(rule, **tuned, **counted))
         self._complete = True
 
     def show(self, rows: RowsParameter) -> None:
@@ -208,16 +210,37 @@ class RowOptimizer(torch.optim.Optimizer):
             after(self)
 
 
+class _Defaults(dict[str, Any]):
+    """Hyperparameters, in which schedules look for a momentum to cycle."""
+
+    def __init__(self, rule: Rule, **values: Any) -> None:
+        super().__init__(values)
+        self._rule = rule.name
+
+    def __contains__(self, name: object) -> bool:
+        if name == "momentum" and "betas" not in self:
+            raise Error(f"{self._rule} of a collection has no momentum, which this schedule would "
+                        f"cycle: give the schedule cycle_momentum=False")
+        return super().__contains__(name)
+
+
 _TENSOR: Any = torch.Tensor
-_SET_GRAD = _TENSOR.grad.__set__
+_GET_GRAD, _SET_GRAD = _TENSOR.grad.__get__, _TENSOR.grad.__set__
 
 
 class _Guard(torch.Tensor):
-    """A parameter for which nobody makes gradients, as generic code does that initialises state."""
+    """A parameter for which nobody makes gradients, as generic code does that initialises state.
+
+    Who asks for its `grad` looks at all gradients of the group.
+    """
+
+    stage: GradientStage
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: dict[str, Any] | None = None) -> Any:
+        if func == _GET_GRAD:
+            args[0].stage.asked = True
         if func == _SET_GRAD and args[1] is not None:
             raise Error("the optimizer of a collection takes the gradients that backward stages: "
                         "get_state_dict() of torch.distributed.checkpoint, which makes others, "

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,22 +16,38 @@ from ...contract.errors import Error
 from ..optim.interrupts import uninterrupted
 from ..optim.leaf import NO_ROWS, RowsLeaf
 from ..optim.staging import GradientStage
+from .running_steps import begin_step, end_steps, stepping
 
 _TENSOR: Any = torch.Tensor
 _TRAINS, _DATA, _GRAD = (
     _TENSOR.requires_grad.__get__, _TENSOR.data.__get__, _TENSOR.grad.__get__)
-_SET_DATA = _TENSOR.data.__set__
-# Functions that need no elements; `expand_as` finds a node of the graph.
-_WITHOUT_ELEMENTS = frozenset((
-    "__deepcopy__", "__dir__", "__format__", "__hash__", "__len__", "__reduce_ex__", "__repr__",
-    "_is_view", "backward", "data_ptr", "detach", "detach_", "dim", "element_size", "empty_like",
-    "expand_as", "full_like", "get_device", "is_complex", "is_conj", "is_contiguous",
-    "is_floating_point", "is_inference", "is_neg", "is_pinned", "is_shared", "ndimension",
-    "nelement", "new_empty", "new_full", "new_ones", "new_zeros", "numel", "ones_like", "rename_",
-    "requires_grad_", "size", "storage_offset", "stride", "type", "untyped_storage", "zeros_like"))
+_SET_DATA, _SET_GRAD = _TENSOR.data.__set__, _TENSOR.grad.__set__
+# Functions and attributes of a tensor's size, which are those of the rows.
+_SIZES = frozenset((
+    "__len__", "element_size", "is_contiguous", "itemsize", "nbytes", "nelement", "numel", "shape",
+    "size", "stride"))
+# Results like a RowsParameter, which are LikeRows; optimizers keep them in their state.
+_LIKE = frozenset((
+    "data", "detach()", "empty_like()", "full_like()", "ones_like()", "zeros_like()"))
+# Functions that need neither elements nor memory; ranks that exchange it have the same rows.
+_WITHOUT_ELEMENTS = _SIZES | {
+    "__dir__", "__format__", "_is_view", "all_reduce", "broadcast", "detach", "detach_", "dim",
+    "empty_like", "full_like", "get_device", "is_complex", "is_conj", "is_floating_point",
+    "is_inference", "is_neg", "is_pinned", "is_shared", "ndimension", "new_empty", "new_full",
+    "new_ones", "new_zeros", "ones_like", "rename_", "requires_grad_", "storage_offset",
+    "zeros_like"}
+# Functions that need none with some arguments; `expand_as` finds a node of the graph.
+_WITH_ARGUMENTS: dict[str, Callable[..., bool]] = {
+    "__eq__": lambda _, other: other is None, "__ne__": lambda _, other: other is None,
+    "backward": lambda tensors, *_, **__: not isinstance(tensors, _StandIn),  # to `inputs`
+    "expand_as": lambda this, other: other is this,
+    "type": lambda *args, **kwargs: len(args) == 1 and not kwargs}
 _IN_PLACE = frozenset(f"__i{name}__" for name in (
     "add", "sub", "mul", "truediv", "floordiv", "div", "mod", "pow", "and", "or", "xor"))
 _HARMLESS = ("detach_", "requires_grad_", "share_memory_", "rename_")
+_OF_ROWS = "of a parameter that hotrow's tables show in the place of their rows would leave"
+_GRADIENTS = ("the gradients of rows out: take [*model.parameters(), *collection.gradients()], "
+              "with the collection that convert() returned")
 
 
 def plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
@@ -39,22 +55,33 @@ def plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     return _TENSOR.__torch_function__(func, (), args, kwargs or {})
 
 
-class RowsParameter(nn.Parameter, RowsLeaf):
-    """A parameter without elements, through which calls on the model reach rows.
+class _StandIn(torch.Tensor):
+    """A tensor that shows rows without having them."""
 
-    Backward runs to it. `model.requires_grad_(False)` freezes the rows. Its `grad`, without
-    elements, is present while gradients of rows of its module are staged; where it is set to None
-    or zeroed, as by `model.zero_grad()`, these are dropped. A step of an optimizer of PyTorch that
-    has it among its parameters removes its `grad` and keeps the staged gradients. Whatever needs
-    elements of it, as a penalty, a norm or an average of parameters, would leave the rows out: it
-    is refused.
+    stage: GradientStage
+    table: int | None
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        shape = list(_of_size(self.stage, self.table).shape)
+        return f"{type(self).__name__}(of rows {shape} of hotrow's tables)"
+
+
+class RowsParameter(_StandIn, nn.Parameter, RowsLeaf):
+    """A parameter without rows in it, through which calls on the model reach rows.
+
+    Backward runs to it. `model.requires_grad_(False)` freezes the rows. Its shape and size are
+    those of the rows. Its `grad` is present while gradients of rows of its module are staged; where
+    it is set to None or zeroed, as by `model.zero_grad()`, these are dropped. A step of an
+    optimizer of PyTorch that has it among its parameters finds one zero in it and in its `grad`,
+    removes its `grad` and keeps the staged gradients. Whatever else needs elements or memory of it,
+    as a penalty, a norm or an average of parameters, would leave the rows out: it is refused.
     """
 
     @classmethod
     def of(cls, stage: GradientStage, table: int | None = None) -> RowsParameter:
         """The parameter of a module that looks up in one table, or in all with None."""
-        found = cls(torch.empty(*NO_ROWS, dtype=torch.float32))
-        found.pending, found.stage, found.table, found.in_step = [], stage, table, False
+        found = cls(torch.zeros(*NO_ROWS, dtype=torch.float32))
+        found.pending, found.stage, found.table = [], stage, table
         plain(_TENSOR.register_post_accumulate_grad_hook, (found, RowsParameter._accumulated))
         return found
 
@@ -70,6 +97,7 @@ class RowsParameter(nn.Parameter, RowsLeaf):
 
     def _accumulated(self) -> None:
         """Stage what the backward that reached this parameter found."""
+        end_steps()
         with uninterrupted(), self.stage.lock:
             pending, self.pending = self.pending, []
             if not self.trains:  # frozen since the forward
@@ -77,41 +105,54 @@ class RowsParameter(nn.Parameter, RowsLeaf):
             for held in filter(None, (reference() for reference in pending)):
                 held()
             marker = self.stage.marked(self)
-            self.grad = RowsGradient.of(self.stage) if marker is None else marker
+            self.grad = RowsGradient.of(self.stage, self.table) if marker is None else marker
             self.stage.mark(self, self.grad)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: Any = None) -> Any:
-        name, result = getattr(func, "__name__", ""), cast(Any, None)
-        in_step = any(each.in_step for each in flat(args) if isinstance(each, RowsParameter))
-        attribute = name in ("__get__", "__set__")
-        allowed = in_step or (func != _SET_DATA if attribute else name in _WITHOUT_ELEMENTS)
-        if allowed:
-            result = plain(func, args, kwargs)
-            allowed = in_step or not attribute or func in (_DATA, _GRAD) or not isinstance(
-                result, torch.Tensor)
+        name = _name(func)
+        result, allowed = _answer(func, name, args, kwargs)
+        if not allowed and name == "grad":
+            raise Error(f"another grad {_OF_ROWS} {_GRADIENTS}")
         if not allowed:
-            name = func.__self__.__name__ if attribute else f"{name}()"
-            raise Error(f"{name} of a parameter that hotrow's tables show in the place "
-                        f"of their rows would leave the rows out: use state_dict(), in which "
-                        f"whole tables are, or the collection's table()")
-        if not in_step and (func == _DATA or name == "detach"):
-            return result.as_subclass(DetachedRows)
+            traced = "; lookups cannot be traced, exported or transformed" * ("storage" in name)
+            raise Error(f"{name} {_OF_ROWS} the rows out: use state_dict(), in which whole tables "
+                        f"are, or the collection's table(){traced}")
+        if name in _LIKE and isinstance(result, torch.Tensor) and not stepping():
+            found = result.as_subclass(LikeRows)
+            found.stage, found.table = args[0].stage, args[0].table
+            return found
         return result
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise Error(f"a copy {_OF_ROWS} the rows out: save state_dict(), or copy the model")
 
-class DetachedRows(torch.Tensor):
-    """A detached RowsParameter, with the same refusals."""
+
+class LikeRows(_StandIn):
+    """A detached RowsParameter, or one of its size, with the same refusals."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: Any = None) -> Any:
+        if func == _TENSOR.to and not (kwargs or {}).get("copy"):  # as an optimizer loads its state
+            return args[0]
         return RowsParameter.__torch_function__(func, types, args, kwargs)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        found = plain(_TENSOR.clone, (self,)).as_subclass(LikeRows)
+        found.stage, found.table = self.stage, self.table
+        return memo.setdefault(id(self), found)
 
-class RowsGradient(torch.Tensor):
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return plain(_TENSOR.clone, (self,)).__reduce_ex__(protocol)
+
+
+class RowsGradient(_StandIn):
     """`grad` of a RowsParameter: it records what is done to gradients in place.
+
+    Its elements are refused until the caller has listed `gradients()` of the collection, which
+    have those of the rows: then they count as zero.
 
     Attributes
     ----------
@@ -120,45 +161,84 @@ class RowsGradient(torch.Tensor):
     """
 
     zeroed = scaled = False
-    _stage: GradientStage
 
     @classmethod
-    def of(cls, stage: GradientStage) -> RowsGradient:
-        found = torch.zeros(*NO_ROWS, dtype=torch.float32).as_subclass(cls)
-        found._stage = stage
+    def of(cls, stage: GradientStage, table: int | None) -> RowsGradient:
+        zero = torch.zeros(*NO_ROWS, dtype=torch.float32)
+        found: RowsGradient = _TENSOR._make_subclass(cls, zero)
+        found.stage, found.table = stage, table
         return found
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: Any = None) -> Any:
-        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        if "norm" in name and not changes(name):
-            args = _with_an_element(args)
-        result = plain(func, args, kwargs)
-        if isinstance(args[0], RowsGradient) and (func == _DATA or name == "detach"):
+        name, kwargs = _name(func), kwargs or {}
+        called = name.removesuffix("()")
+        free = "unscale" in name or called.endswith("zero_") or called in _HARMLESS
+        result, allowed = _answer(func, name, args, kwargs, free or any(
+            each.stage.listed or each.stage.asked
+            for each in flat(args) if isinstance(each, RowsGradient)))
+        if not allowed:
+            raise Error(f"{name} of grad {_OF_ROWS} {_GRADIENTS}")
+        if isinstance(args[0], RowsGradient) and name in ("data", "detach()"):
             return args[0]
-        for marker in written(name, args, kwargs):
-            if isinstance(marker, RowsGradient) and name not in _HARMLESS:
-                marker._record(name, list(flat(args)))
+        for marker in written(called, args, kwargs):
+            if isinstance(marker, RowsGradient) and called not in _HARMLESS:
+                marker._record(called, list(flat(args)))
         return result
 
     def _record(self, name: str, tensors: list[torch.Tensor]) -> None:
-        staged = [each for each in self._stage.all
+        staged = [each for each in self.stage.all
                   if any(each.values is tensor for tensor in tensors)]
         if name.endswith("zero_"):
             self.zeroed = True
         elif "unscale" in name:  # by a GradScaler, which unscales per optimizer
             for each in staged:
                 each.unscaled()
+            self.stage.asked = False
         elif not staged:
             self.scaled = True
 
 
-def _with_an_element(args: Any) -> Any:
-    """Arguments with a zero in each RowsGradient: without elements there is no greatest one."""
-    if isinstance(args, RowsGradient):
-        return torch.zeros(1, dtype=torch.float32)
-    return type(args)(map(_with_an_element, args)) if isinstance(args, (list, tuple)) else args
+def _name(func: Any) -> str:
+    """Name of a function of PyTorch, `name()`, or of an attribute that is read or set."""
+    name = getattr(func, "__name__", "")
+    return func.__self__.__name__ if name in ("__get__", "__set__") else f"{name}()"
+
+
+def _answer(func: Any, name: str, args: Any, kwargs: Any, free: bool = False) -> tuple[Any, bool]:
+    """The result of a function, and whether rows are not left out of it."""
+    called, attribute = name.removesuffix("()"), not name.endswith("()")
+    if called == "__eq__" and isinstance(args[1], torch.Tensor) and is_one_table(*args):
+        return True, True
+    runs = stepping()
+    if not runs and (func == _SET_DATA or (
+            func == _SET_GRAD and not isinstance(args[1], _StandIn | None))):
+        return None, False
+    if called in _SIZES and not runs and isinstance(args[0], _StandIn):
+        return plain(func, (_of_size(args[0].stage, args[0].table), *args[1:]), kwargs), True
+    if not (attribute or runs or free or called in _WITHOUT_ELEMENTS or (
+            called in _WITH_ARGUMENTS and _WITH_ARGUMENTS[called](*args, **(kwargs or {})))):
+        return None, False
+    result = plain(func, args, kwargs)
+    return result, (not attribute or runs or free or name in ("data", "grad")
+                    or not isinstance(result, torch.Tensor))
+
+
+def is_one_table(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two tensors are the RowsParameter and the weight of one module, for which sets and
+    dicts of parameters ask."""
+    return getattr(first, "_rows", None) is second or getattr(second, "_rows", None) is first
+
+
+def _of_size(stage: GradientStage, table: int | None) -> torch.Tensor:
+    """A tensor without memory of the size of a table, or of all tables in one column."""
+    configs = [config for group in stage.groups
+               for number, config in zip(group.numbers, group.configs, strict=True)
+               if table in (None, number)]
+    shapes = [(each.num_embeddings, each.embedding_dim) for each in configs]
+    shape = shapes[0] if len(shapes) == 1 else (sum(rows * dim for rows, dim in shapes), 1)
+    return torch.empty(*shape, dtype=configs[0].dtype, device="meta")
 
 
 def written(name: str, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
@@ -180,46 +260,34 @@ def rows_of(module: Any) -> RowsParameter:
     Error
         Another tensor is in its place.
     """
-    rows = module._parameters.get("rows")
+    rows = module._parameters.get(module.rows_name)
     if type(rows) is not RowsParameter:
-        found = type(getattr(module, "rows", None)).__name__
-        raise Error(f"{type(module).__name__}.rows was replaced by a {found}: its "
-                    f"tables are no parameters, and functional_call(), fully_shard(), swapped or "
-                    f"assigned parameters do not reach their rows. Leave the module out")
+        raise Error(f"{type(module).__name__}.{module.rows_name} was replaced by a "
+                    f"{type(rows).__name__}: its tables are no parameters, and functional_call(), "
+                    f"fully_shard(), swapped or assigned parameters do not reach their rows. Leave "
+                    f"the module out")
     return rows
 
 
-_REPLACED = frozenset((
-    "weight", "weight_orig", "weight_mask", "weight_g", "weight_v", "weight_u", "weight_bar"))
-
-
 class TableParameters(dict[str, nn.Parameter | None]):
-    """Parameters of a module that looks up in tables: `rows`, and no `weight`.
+    """Parameters of a module that looks up in a table: a RowsParameter as `weight`, for good.
 
-    Functions of PyTorch that replace a parameter `weight` (pruning, parametrizations, assignment)
-    ask for it here.
+    Functions of PyTorch that replace a parameter (pruning, parametrizations, assignment) do so
+    here.
     """
 
-    def _check(self, name: Any) -> None:
-        if name in _REPLACED:
+    def _check(self, name: str, value: Any) -> None:
+        if name.startswith("weight") and value is not self.get("weight"):
             raise Error("the weight of a table of hotrow is no parameter, and cannot be pruned, "
                         "parametrized, replaced or assigned: write into it in place, or do so "
                         "before convert()")
 
-    def __contains__(self, name: object) -> bool:
-        self._check(name)
-        return super().__contains__(name)
-
-    def __getitem__(self, name: Any) -> Any:
-        self._check(name)
-        return super().__getitem__(name)
-
-    def __setitem__(self, name: Any, value: Any) -> None:
-        self._check(name)
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._check(name, value)
         super().__setitem__(name, value)
 
-    def __delitem__(self, name: Any) -> None:
-        self._check(name)
+    def __delitem__(self, name: str) -> None:
+        self._check(name, None)
         super().__delitem__(name)
 
 
@@ -246,14 +314,12 @@ def _shown(optimizer: torch.optim.Optimizer) -> list[RowsParameter]:
             if type(each) is RowsParameter]
 
 
-def _begin_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    for rows in _shown(optimizer):
-        rows.in_step = True
+def _begin_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
+    return begin_step(args, kwargs) if _shown(optimizer) else None
 
 
 def _end_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     for rows in _shown(optimizer):
-        rows.in_step = False
         rows.stage.unmark(rows)
         rows.grad = None
 

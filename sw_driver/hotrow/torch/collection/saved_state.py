@@ -65,7 +65,7 @@ class SavedState:
         found: dict[str, _Given] = {}
         messages: list[str] = []
         tables = {config.name: config for config in self._tables}
-        # "rows" is of no elements, where somebody adds all parameters.
+        # "rows" of a collection shows tables, where somebody adds all parameters.
         known = {prefix + "rows"}
         if any(config.ids == "any" for config in self._tables):
             known.add(prefix + "_extra_state")
@@ -163,7 +163,7 @@ def load_others(module: nn.Module, state_dict: Mapping[str, Any], prefix: str,
     with unchanged(module):
         nn.Module._load_from_state_dict(
             module, state_dict, prefix, local_metadata, strict, missing_keys, [], error_msgs)
-    own = {*module._parameters, *module._buffers, *module._modules}
+        own = {*module._parameters, *module._buffers, *module._modules}
     return {key: value for key, value in state_dict.items()
             if not key.startswith(prefix) or key[len(prefix):].partition(".")[0] not in own}
 

@@ -11,7 +11,9 @@ from torch.autograd import Variable
 if TYPE_CHECKING:
     from .staging import GradientStage
 
-NO_ROWS = (0, 1)  # shape of leaves: of as many dimensions as a table, by which code chooses
+# Shape of leaves: of as many dimensions as a table, by which optimizers choose, and with an
+# element, by whose number they divide.
+NO_ROWS = (1, 1)
 
 # As PyTorch's own FSDP uses it: there is no other way to follow one backward to its end.
 _ENGINE: Any = Variable._execution_engine
@@ -26,8 +28,6 @@ class RowsLeaf:
     stage : GradientStage
     table : int or None
         Number of the table whose gradients it shows; None for all.
-    in_step : bool
-        Whether an optimizer of other parameters is stepping.
     marker : RowsGradient or None
         Its `grad`, as is `grad`.
     """
@@ -35,7 +35,6 @@ class RowsLeaf:
     pending: list[weakref.ref[Held]]
     stage: GradientStage
     table: int | None
-    in_step: bool
     marker: Any
     grad: Any
 

@@ -62,6 +62,9 @@ class GradientStage:
         Whether the last step reached some of its rows and not the others.
     missed : list of bool
         Not empty after a backward of a lookup in `eval()`.
+    listed, asked : bool
+        Whether a caller has ever got the tensors with the staged gradients, or has looked at those
+        in the optimizer's parameter group since the last step.
     """
 
     def __init__(self, groups: Sequence[TableGroup], memory: SlotMemory,
@@ -70,7 +73,8 @@ class GradientStage:
         self.missed: list[bool] = []
         self._marks: dict[int, tuple[RowsLeaf, Any]] = {}
         self._unstepped: dict[int, int] = {}
-        self._warned, self._scaled, self.steps, self.split = False, False, 0, False
+        self._warned, self._scaled, self.steps, self.split = False, "", 0, False
+        self.listed = self.asked = False
         self.groups = tuple(groups)
         self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
         self._bags = [StagedBags(group.kind.dim) for group in groups] if bags else []
@@ -142,7 +146,7 @@ class GradientStage:
         with self.lock:
             self.settle()
             _, marker = self._marks.pop(id(leaf), (None, None))
-            self._scaled |= marker is not None and _scaled(leaf, marker)
+            self._scaled = self._scaled or (_scaled(leaf, marker) if marker is not None else "")
 
     def settle(self) -> None:
         """Drop the gradients of leaves whose `grad` was removed or zeroed."""
@@ -161,7 +165,7 @@ class GradientStage:
             for leaf, _ in self._marks.values():
                 leaf.grad = None
             self._marks.clear()
-            self._scaled = False
+            self._scaled, self.asked = "", False
 
     def drop(self, table: int | None) -> None:
         """Drop the gradients of the table of that number; of all with None."""
@@ -248,14 +252,21 @@ class GradientStage:
     def check_scaled(self) -> None:
         """Raise Error if `grad` of parameters was changed in place, and no staged gradient."""
         self.settle()
-        scaled = self._scaled or any(_scaled(*mark) for mark in self._marks.values())
+        scaled = self._scaled or next(filter(None, (_scaled(*mark)
+                                                    for mark in self._marks.values())), "")
         if scaled and not self.empty and not any(each.changed for each in self.all):
-            raise Error("gradients of parameters() were clipped or changed without those of "
-                        "hotrow's rows, and nothing was applied: clip [*model.parameters(), "
-                        "*collection.gradients()], with the collection that convert() returned; "
-                        "zero_grad() drops the gradients")
+            raise Error(f"{scaled}, and nothing was applied; zero_grad() drops the gradients")
 
 
-def _scaled(leaf: RowsLeaf, marker: Any) -> bool:
-    """Whether the `grad` of a leaf was changed in place or replaced."""
-    return marker.scaled or leaf.marker is not marker
+def _scaled(leaf: RowsLeaf, marker: Any) -> str:
+    """How the `grad` of a leaf was changed in place or replaced, in words."""
+    if marker.scaled:
+        return ("gradients of parameters() were clipped or changed without those of hotrow's rows: "
+                "clip [*model.parameters(), *collection.gradients()], with the collection that "
+                "convert() returned")
+    if leaf.marker is not marker:
+        return ("grad of a parameter that hotrow's tables show was replaced by another tensor, "
+                "which does not reach the gradients of rows: change it and those of "
+                "collection.gradients() in place, and leave gradient_as_bucket_view of "
+                "DistributedDataParallel False")
+    return ""

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from ...contract.errors import Error
+from ..collection.rows_parameter import RowsParameter
 
 T = TypeVar("T")
 
@@ -184,7 +185,8 @@ def average_gradients(parameters: Iterable[torch.nn.Parameter],
     group : ProcessGroup, optional
         All processes by default.
     """
-    trained = [each for each in parameters if each.requires_grad and each.numel()]
+    trained = [each for each in parameters
+               if each.requires_grad and not isinstance(each, RowsParameter)]
     if not trained:
         return
     flat = torch.cat([(torch.zeros_like(each) if each.grad is None else each.grad).flatten()
