@@ -84,7 +84,7 @@ def test_writes_into_a_table_reach_the_card(collection):
 def test_a_write_that_pytorch_does_not_see_is_refused(collection):
     ids = torch.tensor([[1, 2], [3, 2]])
     step(collection, ids)
-    weights = collection.table("user")[0].detach().numpy()
+    weights = collection.contents.table("user")[0].numpy()
     before = weights[9].copy()
     weights[9] = 1
     with pytest.raises(HostWriteError, match=r"of tables 'user' to 'item' \(row 9\)"):

@@ -99,6 +99,7 @@ class NamedTables(Mapping[str, SimpleNamespace]):
                  rows: RowsParameter) -> None:
         self._names, self._contents = tuple(names), contents
         self._lifecycle, self._rows = lifecycle, rows
+        self._views: dict[tuple[str, int], TableView] = {}  # one object as long as it shows rows
 
     def __getitem__(self, name: str) -> SimpleNamespace:
         if name not in self._names:
@@ -127,11 +128,21 @@ class NamedTables(Mapping[str, SimpleNamespace]):
         if copied:
             self._lifecycle.flush()
         weights, state = self._contents.table(name)
-        return (TableView.of(weights, self._lifecycle, rows, copied),
+        view = self._views.get((name, id(rows)))
+        if view is not None and view.shows(weights, self._lifecycle):
+            view.follow()
+        else:
+            view = TableView.of(weights, self._lifecycle, rows, copied)
+        if rows is not None and not copied:
+            self._views[name, id(rows)] = view
+        return (view,
                 None if state is None else TableView.of(state, self._lifecycle, copied=copied))
 
     def saved(self, name: str, rows: RowsParameter | None = None) -> TableView:
         """The rows of a table for a state dict, contiguous: a copy where state lies between."""
         self._lifecycle.flush()
-        return TableView.of(self._contents.table(name)[0], self._lifecycle, rows,
+        weights = self._contents.table(name)[0]
+        if rows is not None and weights.is_contiguous():
+            return self.table(name, rows)[0]
+        return TableView.of(weights, self._lifecycle, rows,
                             self._contents.copied, partial(self._contents.contiguous, name))

@@ -7,10 +7,12 @@ from typing import Any, NoReturn
 from weakref import ref
 
 import torch
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ...contract.errors import Error
 from .lifecycle import Lifecycle
-from .rows_parameter import RowsParameter, flat, plain, written
+from .rows_parameter import RowsParameter, flat, is_one_table, plain, written
 
 _TENSOR: Any = torch.Tensor
 _MOVING = frozenset((
@@ -23,14 +25,20 @@ class TableView(torch.Tensor):
 
     What would have no effect on the rows has one, or is refused: `data` counts writes,
     `requires_grad` freezes the rows, and a gradient that reaches the view, of a penalty on
-    `weight`, is an error, as are its `grad` and its hooks. Copies, also by pickle, are plain
-    tensors. A view that was taken before a step shows the rows after it, and one that was taken
-    before a table grew is an error.
+    `weight`, is an error, as are its `grad` and its hooks. Copies, also by pickle, share nothing.
+    A view that was taken before a step shows the rows after it, and one that was taken before a
+    table grew is an error. Others see its memory read-only: NumPy, and by address and size who
+    asks for its storage.
+
+    As `weight` of a module it passes for an `nn.Parameter`, though modules refuse it as theirs.
+    An `nn.Parameter` made of it is a TableView, too, and shares the rows as PyTorch's do.
 
     A view of a table that is not contiguous may be a contiguous copy: its contents follow the
     table, writes reach the table, and writes into a part of it are an error.
     """
 
+    _is_param = False  # what nn.Parameter's isinstance() asks
+    _hooked = False
     _rows: Any
     _copied: bool
     _owner: Any
@@ -58,19 +66,30 @@ class TableView(torch.Tensor):
         contiguous : callable, optional
             Makes the contiguous copy that the view is if the tensor is not contiguous.
         """
-        trains = rows is not None and rows.trains
         source = table if contiguous and not copied and not table.is_contiguous() else None
         if source is not None and contiguous is not None:
             table = contiguous(table)
-        view: TableView = torch.Tensor._make_subclass(cls, table.detach(), trains)
+        view: TableView = torch.Tensor._make_subclass(cls, plain(_TENSOR.detach, (table,)))
         view._source, view._key = source, None if source is None else _key(owner, source)
-        view._rows, view._copied = rows, copied
+        view._rows, view._copied, view._is_param = rows, copied, rows is not None
         view._owner = None if copied else owner
         view._moves = 0 if owner is None else owner.moves
         view._itself = ref(view)  # swap_tensors() refuses a tensor with weak references
-        if trains:
-            plain(_TENSOR.register_hook, (view, _refuse_gradient))
+        view.follow()
         return view
+
+    def follow(self) -> None:
+        """Require a gradient if the rows train."""
+        if self._rows is None:
+            return
+        plain(_TENSOR.requires_grad_, (self, self._rows.trains))
+        if self._rows.trains and not self._hooked:
+            plain(_TENSOR.register_hook, (self, _refuse_gradient))
+            self._hooked = True
+
+    def shows(self, table: torch.Tensor, owner: Lifecycle) -> bool:
+        """Whether it is a view of a table of an owner as it is."""
+        return self._owner is owner and self._moves == owner.moves and _shares(table, self)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
@@ -118,16 +137,54 @@ class TableView(torch.Tensor):
             self._key = _key(owner, self._source)
             plain(_TENSOR.copy_, (plain(_TENSOR.detach, (self,)), self._source))
 
+    def __hash__(self) -> int:
+        return id(self) if self._rows is None else id(self._rows)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return memo.setdefault(id(self), self.detach().clone())
+        return memo.setdefault(id(self), self._copy())
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.detach().clone().__reduce_ex__(protocol)
+        return self._copy().__reduce_ex__(protocol)
+
+    def _copy(self) -> torch.Tensor:
+        found = self.detach().clone()
+        return nn.Parameter(found, self.requires_grad) if self._is_param else found
+
+
+class TableStorage:
+    """Address and size of a table's memory; whoever wrote it would not reach rows in slots."""
+
+    def __init__(self, view: TableView, item: int) -> None:
+        self.device, self.dtype, self._address = view.device, view.dtype, view.data_ptr()
+        last = sum((n - 1) * stride for n, stride in zip(view.shape, view.stride(), strict=True))
+        self._bytes, self._item = (last + 1) * view.itemsize, item
+
+    def data_ptr(self) -> int:
+        """Address of the first row."""
+        return self._address
+
+    def nbytes(self) -> int:
+        """Bytes from the first row to the end of the last."""
+        return self._bytes
+
+    def size(self) -> int:
+        """Its elements; its bytes if it is untyped, as in PyTorch."""
+        return self._bytes // self._item
+
+    __len__ = size
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        _refuse_moving()
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        _refuse_moving()
 
 
 def _refuse_moving() -> NoReturn:
     raise Error("the rows of a table stay where they are, and its weight keeps its memory and "
-                "shape: clone() it before")
+                "shape, which nobody else may write: write into weight itself, or clone() it")
 
 
 def _key(owner: Any, source: Any) -> tuple[int, int]:
@@ -137,8 +194,9 @@ def _key(owner: Any, source: Any) -> tuple[int, int]:
 
 def _shares(tensor: torch.Tensor, view: torch.Tensor) -> bool:
     """Whether a tensor shows the memory of a view."""
-    return bool(tensor.untyped_storage().data_ptr() == plain(
-        _TENSOR.untyped_storage, (view,)).data_ptr())
+    tensor_at, view_at = (plain(_TENSOR.untyped_storage, (each,)).data_ptr()
+                          for each in (tensor, view))
+    return bool(tensor_at == view_at)
 
 
 def _refuse_gradient(_: Any) -> None:
@@ -158,15 +216,19 @@ def _set_data(view: Any, value: torch.Tensor) -> None:
     if value.shape != view.shape:
         raise Error(f"a table keeps its shape {list(view.shape)}: expected that of data, got "
                     f"{list(value.shape)}")
-    if view._copied:
-        _data(view).copy_(value)  # refused
-    view.detach().copy_(value)
+    if value.dtype != view.dtype:
+        raise Error(f"a table keeps its dtype {view.dtype}: expected that of data, got "
+                    f"{value.dtype}")
+    if view._is_param and view._rows is None and not _shares(value, view):
+        _refuse_moving()  # as to() of a module would, whose parameter it is
+    _data(view).copy_(value)
 
 
 def _set_requires_grad(view: Any, value: bool = True) -> Any:
     if view._rows is None:
         return plain(_TENSOR.requires_grad_, (view, value))
     view._rows.requires_grad_(value)
+    view.follow()
     return view
 
 
@@ -175,24 +237,64 @@ def _trains(view: Any) -> bool:
         view._rows is None or view._rows.trains)
 
 
-def _refuse(what: str) -> Callable[..., None]:
-    def refuse(view: Any, *_: Any) -> None:
+def _refuse_tying(module: nn.Module, name: str, parameter: Any) -> Any:
+    """Refuse the weight of a table as a parameter of another module."""
+    if isinstance(parameter, TableView) and parameter._rows is not None:
+        if module._parameters.get(name) is parameter._rows:  # its own, after +=
+            return parameter._rows
+        raise Error(f"{type(module).__name__}.{name} cannot be the weight of a table of hotrow: "
+                    f"gradients of another use than a lookup do not reach rows. Leave the bag out "
+                    f"of convert() with choose=, or take weight.detach().clone()")
+    return None
+
+
+register_module_parameter_registration_hook(_refuse_tying)
+
+def _of_gradients(func: Any, what: str) -> Callable[..., Any]:
+    def call(view: Any, *args: Any) -> Any:
         if view._rows is not None and view._rows.trains:
             raise Error(f"the weight of a table has no {what}: gradients of rows are staged, see "
                         f"gradients() of the collection")
+        return plain(func, (view, *args))
 
-    return refuse
+    return call
+
+
+def _read_only(func: Any) -> Callable[..., Any]:
+    def call(view: Any, *args: Any, **kwargs: Any) -> Any:
+        view._refresh()
+        found = plain(func, (view, *args), kwargs)
+        found.flags.writeable = False
+        return found
+
+    return call
+
+
+def _equals(view: Any, other: Any) -> Any:
+    if isinstance(other, torch.Tensor) and is_one_table(view, other):
+        return True
+    for each in (view, other):
+        if isinstance(each, TableView):
+            each._refresh()
+    return plain(_TENSOR.__eq__, (view, other))
 
 
 _HANDLED: dict[Any, Callable[..., Any]] = {
-    _TENSOR.data.__get__: _data, _TENSOR.data.__set__: _set_data,
+    _TENSOR.data.__get__: _data, _TENSOR.detach: _data, _TENSOR.data.__set__: _set_data,
     _TENSOR.requires_grad_: _set_requires_grad,
     _TENSOR.requires_grad.__get__: _trains,
     _TENSOR.detach_: lambda view: _set_requires_grad(view, False),
     _TENSOR.requires_grad.__set__: _set_requires_grad,
-    _TENSOR.grad.__get__: _refuse("grad"), _TENSOR.grad.__set__: _refuse("grad"),
-    _TENSOR.register_hook: _refuse("hooks"),
-    _TENSOR.register_post_accumulate_grad_hook: _refuse("hooks"),
+    _TENSOR.__eq__: _equals,
+    _TENSOR.untyped_storage: lambda view: TableStorage(view, 1),
+    _TENSOR.storage: lambda view: TableStorage(view, view.itemsize),
+    _TENSOR._typed_storage: lambda view: TableStorage(view, view.itemsize),
+    _TENSOR.__dlpack__: lambda *_, **__: _refuse_moving(),
+    **{func: _read_only(func) for func in (_TENSOR.numpy, _TENSOR.__array__)},
+    **{func: _of_gradients(func, "grad")
+       for func in (_TENSOR.grad.__get__, _TENSOR.grad.__set__)},
+    **{func: _of_gradients(func, "hooks")
+       for func in (_TENSOR.register_hook, _TENSOR.register_post_accumulate_grad_hook)},
 }
 _WITHOUT_CONTENTS = frozenset((
     *_HANDLED, _TENSOR.shape.__get__, _TENSOR.dtype.__get__, _TENSOR.device.__get__,
