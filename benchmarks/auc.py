@@ -247,6 +247,7 @@ def main(arguments=None):
     parser.add_argument("--seeds", type=positive, default=5)
     parser.add_argument("--dim", type=positive, default=16, help="elements of a row")
     options = parser.parse_args(arguments)
+    torch.set_num_threads(1)  # a step is too small for more
     methods = dict(METHODS)
     try:
         import torchrec  # noqa: F401
