@@ -10,7 +10,15 @@ import torch
 from hotrow import BatchError
 from hotrow.contract.errors import Error
 from hotrow.ids import Expiry, IdMap, LeastCount, Probability, initial_rows
-from hotrow.torch import Adagrad, HotEmbeddingBagCollection, RowwiseAdagrad, TableConfig
+from hotrow.torch import (
+    Adagrad,
+    HotEmbedding,
+    HotEmbeddingBag,
+    HotEmbeddingBagCollection,
+    RowwiseAdagrad,
+    TableConfig,
+    convert,
+)
 from hotrow.torch.collection.id_maps import KEPT
 from safetensors import safe_open
 
@@ -353,6 +361,11 @@ def test_exports_are_saved(tmp_path, dtype):
     (lambda: TableConfig("a", 9, 4, ids="any", expiry=50), "'a': expiry is .* Expiry, and not 50"),
     (lambda: TableConfig("a", 9, 4, ids="any", expiry=Expiry(cap=9)), "'a': the cap of 9 ids"),
     (lambda: TableConfig("a", 9, 4, ids="any", expiry=Expiry(floor=9)), "'a': 9 rows .* floor"),
+    (lambda: HotEmbeddingBag(9, 4, ids="any"), "a HotEmbeddingBag has ids 0 to .*ids='any'"),
+    (lambda: HotEmbedding(ROWS, DIM, collection=collection("resident"), name="user"),
+     "a HotEmbedding of table 'user' has .* state_dict"),
+    (lambda: convert(torch.nn.Sequential(torch.nn.EmbeddingBag(9, 4)), ids="any"),
+     r"that convert\(\) replaces keeps .*TableConfig\(..., ids='any'\)"),
     (lambda: collection("hotline").learn({"user": [3, 1 << 40]}), "1099511627776 is no row"),
     (lambda: collection("hotline").learn({"user": [-5]}), "-5 is no row"),
 ])
@@ -425,5 +438,9 @@ def test_rows_load_with_their_ids_or_not_at_all(lacking):
     assert digest(other) == before
     plain = [TableConfig(config.name, config.num_embeddings, DIM, feature_names=(
         config.feature_names)) for config in tables()]
-    with pytest.raises(RuntimeError, match=r"Unexpected key.*_extra_state"):
-        collection("resident", given=plain).load_state_dict(embeddings.state_dict())
+    other = collection("resident", given=plain)
+    before = other.sha256()
+    for strict in (True, False):
+        with pytest.raises(RuntimeError, match="_extra_state has the ids of rows, and no table"):
+            other.load_state_dict(embeddings.state_dict(), strict)
+    assert other.sha256() == before

@@ -10,7 +10,7 @@ from ..contract.errors import Error
 from .collection.bag_calls import joined_bags
 from .collection.collection import HotEmbeddingBagCollection, refuse_ranks
 from .collection.embedding import HotEmbedding
-from .collection.embedding_bag import HotEmbeddingBag, check_convertible
+from .collection.embedding_bag import HotEmbeddingBag, check_convertible, refuse_any_ids
 from .features.configs import TableConfig
 from .sharded.collection import ShardedEmbeddingBagCollection
 
@@ -56,10 +56,9 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     ------
     Error
         The model has none that is chosen, or one with a property that its replacement has not: see
-        `check_convertible`; or a weight is used by another module, too.
+        `check_convertible`; or a weight is used by another module, too; or `ids` is an option.
     """
-    if not sharded:
-        refuse_ranks("convert()", "convert(sharded=True)")
+    _check_options(sharded, options)
     found = {name: module for name, module in model.named_modules(remove_duplicate=False)
              if isinstance(module, _KINDS)}
     if not found:
@@ -105,6 +104,13 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
         modules = {name: hot[bag] for name, bag in found.items()}
         model.register_forward_pre_hook(_Announcement(modules, inputs), with_kwargs=True)
     return collection
+
+
+def _check_options(sharded: bool, options: Mapping[str, Any]) -> None:
+    if "ids" in options:
+        refuse_any_ids("a bag that convert() replaces keeps its rows and")
+    if not sharded:
+        refuse_ranks("convert()", "convert(sharded=True)")
 
 
 def _replacement(bag: nn.EmbeddingBag | nn.Embedding, collection: HotEmbeddingBagCollection,

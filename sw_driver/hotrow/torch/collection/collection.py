@@ -528,8 +528,12 @@ class HotEmbeddingBagCollection(nn.Module):
         prefixes = self._prefixes(prefix)
         state_dict = load_others(
             self, state_dict, prefix, local_metadata, strict, missing_keys, error_msgs)
-        maps = None if self.id_maps is None else self.id_maps.loading_saved(
-            prefix + "_extra_state", prefixes, state_dict, missing_keys, error_msgs)
+        key, maps = prefix + "_extra_state", None
+        if self.id_maps is not None:
+            maps = self.id_maps.loading_saved(key, prefixes, state_dict, missing_keys, error_msgs)
+        elif isinstance(state_dict.get(key), bytes):
+            error_msgs.append(f"{key} has the ids of rows, and no table here has any: give "
+                              f"TableConfig(ids='any') to the tables that had it")
         self.saved.load(prefixes, state_dict, prefix, strict, missing_keys, unexpected_keys,
                         error_msgs, also=maps)
 

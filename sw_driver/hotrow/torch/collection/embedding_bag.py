@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import nn
@@ -50,6 +50,10 @@ class HotEmbeddingBag(nn.Module):
     table : int
         Number of its table in the collection.
     optimizer : RowOptimizer
+
+    Raises
+    ------
+    Error
     """
 
     rows_name = "weight"  # of its parameter
@@ -59,6 +63,8 @@ class HotEmbeddingBag(nn.Module):
                  cache: str = "scratchpipe", collection: HotEmbeddingBagCollection | None = None,
                  name: str = "bag", **options: Any) -> None:
         super().__init__()
+        if "ids" in options:
+            refuse_any_ids(f"a {type(self).__name__}")
         self._parameters = TableParameters()
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
         self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
@@ -73,6 +79,8 @@ class HotEmbeddingBag(nn.Module):
         # In a list, so that the collection is no submodule: several bags may share it.
         self._shared, self.name = [collection], name
         self.table = [config.name for config in collection.tables].index(name)
+        if collection.tables[self.table].ids == "any":
+            refuse_any_ids(f"a {type(self).__name__} of table {name!r}")
         self._dtype = collection.tables[self.table].dtype
         self._show_rows()
 
@@ -204,6 +212,13 @@ class HotEmbeddingBag(nn.Module):
     def extra_repr(self) -> str:
         return (f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}, "
                 f"cache={self.collection.mode!r}")
+
+
+def refuse_any_ids(what: str) -> NoReturn:
+    """Raise Error of something that would have `ids="any"`."""
+    raise Error(f"{what} has ids 0 to num_embeddings - 1: for 64-bit ids call a "
+                f"HotEmbeddingBagCollection of TableConfig(..., ids='any'), whose state_dict() has "
+                f"the rows' ids")
 
 
 def check_convertible(name: str, bag: nn.EmbeddingBag | nn.Embedding) -> None:
