@@ -105,7 +105,7 @@ class AnyId(Modulo):
 
 
 class Frequent(AnyId):
-    """A map of ids that were looked up 80 times, where a new id takes the row with the least count.
+    """A map in which an id takes the row of one with a lower count, if none is free.
 
     Counts of ids with a row, and of those without, are halved every 200 batches.
     """
@@ -113,7 +113,7 @@ class Frequent(AnyId):
     beside = IdMap.ROW_BYTES + 8
 
     def __init__(self, distinct, rows):
-        super().__init__(distinct, rows, LeastCount(80, width=rows, halve_every=200),
+        super().__init__(distinct, rows, LeastCount(1, width=rows, halve_every=200),
                          Expiry(below=1, every=200))
 
 
@@ -151,7 +151,7 @@ class ManagedCollisions(Modulo):
 
 
 METHODS = {"exact ids": Exact, "ids modulo rows": Modulo, "any id": AnyId,
-           "any id, frequent": Frequent, "managed collisions": ManagedCollisions}
+           "any id, by count": Frequent, "managed collisions": ManagedCollisions}
 
 
 def online_retail(path):

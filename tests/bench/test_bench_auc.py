@@ -17,7 +17,7 @@ def log(monkeypatch):
 @pytest.mark.slow
 def test_methods_at_equal_memory(log):
     exact, modulo, *others = (auc.measure(log, auc.METHODS[name], 0.5, 16, 20, seed=1) for name in (
-        "exact ids", "ids modulo rows", "any id", "any id, frequent"))
+        "exact ids", "ids modulo rows", "any id", "any id, by count"))
     assert exact["auc"] > 0.7 and exact["map"] == exact["sharing"] == exact["without"] == 0
     assert modulo["sharing"] > modulo["without"] == 0
     for each in (modulo, *others):

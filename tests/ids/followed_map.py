@@ -92,7 +92,7 @@ class FollowedMap:
     def grow(self):
         for each in self.maps:
             self.model.rows = each.grow()
-        self.model.cap = self.model.rows - 1
+        self.model.cap, self.model.bar = self.model.rows - 1, 0
 
     def check_log(self):
         """The log is that of the map, and replays to it."""

@@ -51,8 +51,16 @@ FAULTS = {
     Path(map_module.__file__): {
         "a batch that is not done is swept": ("swept = self._index.expire(self.completed",
                                               "swept = self._index.expire(self.batch"),
-        "a batch that is not done makes room": ("made = self._index.expire(self.completed",
-                                                "made = self._index.expire(self.batch"),
+        "a batch that is not done makes room": ("expire(self.completed, _ALL",
+                                                "expire(self.batch, _ALL"),
+        "a batch that is not done gives way": ("expire(self.completed, 0, int(high[0])",
+                                               "expire(self.batch, 0, int(high[0])"),
+        "an id of a lower count takes a row": ("expire(self.completed, 0, int(high[0])",
+                                               "expire(self.completed, 0, _ALL"),
+        "ids of lower counts come first": ("np.argsort(-counts", "np.argsort(counts"),
+        "all ids take the rows that were freed": ("others[high > self._bar]", "others"),
+        "a bar outlasts its sweep": ("0 if len(swept[1]) else self._bar >> 1", "self._bar"),
+        "a bar outlasts growth": ("                self._bar = 0\n", ""),
         "an earlier batch takes a later one back": (
             "self.completed = max(self.completed, batch)", "self.completed = batch"),
         "a sweep goes below the floor": ("max(0, self._index.used - rule.floor)",
@@ -90,6 +98,9 @@ def random_policies(draw):
                     every=int(draw.integers(1, 5)),
                     floor=int(draw.integers(0, (cap or rows) // 2 + 1)),
                     cap=cap) if draw.random() < 0.8 else None
+    if draw.random() < 0.3:  # ids and rows compete by their counts
+        admission = LeastCount(1, int(draw.integers(1, 300)), int(draw.integers(0, 30)))
+        expiry = Expiry(below=1, every=int(draw.integers(8, 30)), cap=cap)
     return rows, admission, expiry, int(draw.integers(0, 1 << 63))
 
 

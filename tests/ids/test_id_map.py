@@ -65,6 +65,22 @@ def test_twenty_times_as_many_ids_as_rows(passes, tmp_path):
     assert tested == resumed and min(tested[50:]) > 0 and refused
 
 
+def test_an_id_takes_the_row_of_a_lower_count_only(passes, tmp_path):
+    """Of 128 rows a scan frees two: the second is not for less than the count that it had."""
+    ids = IdMap(129, LeastCount(1, 1 << 16), Expiry(below=1, every=1000))
+    for count in range(3, 131):
+        ids.plan(np.full(count, 1000 + count))
+    ids.done(128)
+    assert ids.plan([1, 1, 1]).rows.max() == 0 and len(ids) == 128
+    batch = ids.plan([1, 1])  # now a count of 5, and not above those of others
+    assert batch.expired_ids.tolist() == [1003, 1004] and ids.counts([batch.rows[0]]) == 5
+    ids.save(tmp_path / "map.npz")
+    for each in (ids, IdMap.load(tmp_path / "map.npz")):
+        assert each.plan([2] * 4).rows.max() == 0
+        batch = each.plan([2])
+        assert batch.rows[0] and not len(batch.expired_ids) and len(each) == 128
+
+
 def test_memory_of_a_row_and_of_an_event():
     """24 bytes an event, until the log forgets it."""
     if library() is None:

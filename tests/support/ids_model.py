@@ -31,20 +31,46 @@ class IdsModel:
         self.cap = min(rows - 1, (expiry and expiry.cap) or rows - 1)
         self.row_of, self.count, self.last = {}, {}, {}
         self.looked_up = {}  # ids of each batch, each once; they may have been looked up since
-        self.free, self.fresh, self.batch, self.completed = [], 1, 0, 0
+        self.free, self.fresh, self.batch, self.completed, self.bar = [], 1, 0, 0, 0
         if isinstance(admission, LeastCount):
             self.sketch = Sketch(admission.width, seed)
 
     def admits(self, key, count):
         if isinstance(self.admission, LeastCount):
-            return self.sketch.add(key, count) >= self.admission.least
+            return count >= self.admission.least
         if isinstance(self.admission, Probability):
             return mix(key ^ self.salt) >> 11 < self.admission.value * 2 ** 53
         return True
 
+    def make_room(self, counts):
+        """Free rows for admitted ids of these counts: events, and which of the ids get a row. If
+        both admission and expiry are by count, those of the ids exceed those of the rows."""
+        room, ahead = self.cap - len(self.row_of), self.cap >> 6
+        if not (self.by_count and isinstance(self.admission, LeastCount)):
+            lacking = len(counts) - room
+            events = self.free_some(lambda key: True, max(
+                lacking, ahead)) if self.expiry and lacking > 0 else []
+            return events, list(range(len(counts)))[:room + len(events)]
+        order = sorted((place for place, count in enumerate(counts) if count > self.bar),
+                       key=lambda place: (-counts[place], place))
+        served, others, events = order[:room], order[room:], []
+        if others:
+            held = sorted(self.count[key] for key in self.row_of
+                          if self.last[key] <= self.completed)
+            pairs = sum(counts[place] > low for place, low in zip(others, held, strict=False))
+            highest = counts[others[0]]
+            events = self.free_some(lambda key: self.count[key] < highest, max(pairs, ahead))
+            self.bar = self.count[events[-1][0]] if events else min(
+                [highest, *(self.count[key] for key in self.row_of)])
+            served += [place for place in others if counts[place] > self.bar][:len(events)]
+        return events, sorted(served)
+
+    @property
+    def by_count(self):
+        return self.expiry and self.expiry.age is None and self.expiry.below is not None
+
     def free_some(self, due, most):
-        by_count = self.expiry.age is None and self.expiry.below is not None
-        leaving = []
+        by_count, leaving = self.by_count, []
         for batch in sorted(self.looked_up):  # the oldest lookups first
             if batch > self.completed or (len(leaving) >= most and not by_count):
                 break
@@ -74,6 +100,8 @@ class IdsModel:
         if isinstance(self.admission, LeastCount) and self.admission.halve_every and (
                 self.batch % self.admission.halve_every == 0):
             self.sketch.cells = [[cell >> 1 for cell in cells] for cells in self.sketch.cells]
+        if isinstance(self.admission, LeastCount):
+            missing = {key: self.sketch.add(key, count) for key, count in missing.items()}
         admitted = [key for key, count in missing.items() if self.admits(key, count)]
         expired = []
         if self.expiry is not None:
@@ -84,11 +112,10 @@ class IdsModel:
                     or (below and self.count[key] < below), len(self.row_of) - self.expiry.floor)
                 if below:
                     self.count = {key: count >> 1 for key, count in self.count.items()}
-            lacking = len(admitted) - (self.cap - len(self.row_of))
-            if lacking > 0:
-                expired += self.free_some(lambda key: True, max(lacking, self.cap >> 6))
-        events = []
-        for key in admitted[:max(0, self.cap - len(self.row_of))]:
+                    self.bar = 0 if expired else self.bar >> 1
+        made, served = self.make_room([missing[key] for key in admitted])
+        expired, events = expired + made, []
+        for key in (admitted[place] for place in served):
             row = self.free.pop() if self.free else self.fresh
             self.fresh += row == self.fresh
             self.row_of[key], self.count[key], self.last[key] = row, missing[key], self.batch

@@ -117,7 +117,8 @@ class Index:
     def expire(self, done: int, before: int, below: int, by_count: bool,
                most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Free at most `most` rows last looked up before `before` or counted below `below`, none
-        of a batch after `done`: their ids and rows, in the order in which rows expire."""
+        of a batch after `done`: their ids and rows, in the order in which rows expire. A freed row
+        keeps its count until it is given."""
         last, count = self.state["last"], np.minimum(self.state["count"], MOST_COUNT)
         rows = np.flatnonzero((last > 0) & (last <= done) & ((last < before) | (count < below)))
         keys = (rows, last[rows], count[rows]) if by_count else (rows, count[rows], last[rows])
@@ -125,7 +126,7 @@ class Index:
         ids = self.state["id"][rows]
         for key in ids.tolist():
             del self._row_of[key]
-        self.state[rows] = np.zeros((), ROW)
+        self.state["id"][rows] = self.state["last"][rows] = 0
         self.free[self.free_count:self.free_count + len(rows)] = rows
         self.free_count += len(rows)
         self.used -= len(rows)

@@ -24,6 +24,7 @@ from .policies import MOST_ROWS, Expiry, LeastCount, Probability, check_policies
 
 _ALL = (1 << 32) - 1
 _AHEAD = 6  # 1/64 of the rows
+_NONE = np.empty(0, np.uint64), np.empty(0, np.int64)  # ids and rows
 _KINDS = {"LeastCount": LeastCount, "Probability": Probability}
 
 
@@ -44,7 +45,7 @@ class MappedBatch:
     default_lookups : int
         Lookups of the default row.
     refused : int
-        Ids that were admitted and found no row free.
+        Ids that were admitted and got no row.
     """
 
     number: int
@@ -115,6 +116,7 @@ class IdMap:
         self._index, self._lock = id_index(rows, self.seed), threading.Lock()
         width = admission.width if isinstance(admission, LeastCount) else 0
         self._sketch = np.zeros((SKETCH_ROWS, width), np.uint16)
+        self._bar = 0  # ids of higher counts get rows
 
     @property
     def table_rows(self) -> int:
@@ -155,10 +157,10 @@ class IdMap:
             first, number = numbered(flat[without])
             distinct = flat[without][first]
             counts = np.bincount(number, minlength=len(first)).astype(np.uint32)
-            chosen = np.flatnonzero(self._admitted(distinct, counts))
-            expired_ids, expired_rows = self._expire(len(chosen))
-            room = self._cap() - self._index.used
-            chosen, wanted = chosen[:max(0, room)], len(chosen)
+            admitted, counts = self._admitted(distinct, counts)
+            wanted = np.flatnonzero(admitted)
+            expired_ids, expired_rows, served = self._expire(counts[wanted])
+            chosen = wanted[served]
             given = self._index.add(distinct[chosen], counts[chosen], self.batch)
             row_of = np.zeros(len(distinct), np.int64)
             row_of[chosen] = given
@@ -169,7 +171,7 @@ class IdMap:
             self.default_lookups += default_lookups
             return MappedBatch(self.batch, rows.reshape(keys.shape), distinct[chosen], given,
                                expired_ids, expired_rows, default_lookups,
-                               wanted - len(given))
+                               len(wanted) - len(given))
 
     def done(self, batch: int) -> None:
         """Batches up to this one are trained and written back: their rows may expire.
@@ -210,6 +212,7 @@ class IdMap:
             try:
                 self._index.grow(min(2 * self.table_rows, MOST_ROWS))
                 yield self.table_rows
+                self._bar = 0
             except BaseException:
                 self._index = before
                 raise
@@ -220,7 +223,8 @@ class IdMap:
             return self._items(0)
 
     def counts(self, rows: ArrayLike) -> NDArray[np.int64]:
-        """Lookups of some rows since their ids got them, halved by sweeps; at most 2^31."""
+        """Lookups of some rows since their ids got them, with `LeastCount` those that it estimated
+        before, too; halved by sweeps; at most 2^31."""
         return np.minimum(self._index.state["count"][np.asarray(rows, np.int64)].astype(np.int64),
                           MOST_COUNT)
 
@@ -256,6 +260,7 @@ class IdMap:
             settings = {"rows": self.table_rows, "first_rows": self.first_rows,
                         "seed": self.seed, "batch": self.batch,
                         "first": self.log.first, "default_lookups": self.default_lookups,
+                        "bar": self._bar,
                         "expiry": self.expiry and asdict(self.expiry),
                         "admission": self.admission and [type(self.admission).__name__,
                                                          asdict(self.admission)]}
@@ -283,7 +288,7 @@ class IdMap:
             index, fresh, free = made._index, len(state["ids"]), np.asarray(state["free"])
             made.batch = made.completed = settings["batch"]
             made.default_lookups = settings["default_lookups"]
-            made.first_rows = settings["first_rows"]
+            made.first_rows, made._bar = settings["first_rows"], settings["bar"]
             for name, part in (("id", "ids"), ("count", "counts"), ("last", "last")):
                 index.state[name][:fresh] = state[part]
             index.free[:len(free)] = free
@@ -331,39 +336,66 @@ class IdMap:
         cap = self.table_rows - 1
         return cap if self.expiry is None or self.expiry.cap is None else min(cap, self.expiry.cap)
 
-    def _admitted(self, ids: NDArray[np.uint64], counts: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Whether each of distinct ids gets a row."""
+    def _admitted(self, ids: NDArray[np.uint64], counts: NDArray[np.uint32]
+                  ) -> tuple[NDArray[np.bool_], NDArray[np.uint32]]:
+        """Whether each of distinct ids gets a row, and the count that the row begins with."""
         if self.admission is None:
-            return np.ones(len(ids), bool)
+            return np.ones(len(ids), bool), counts
         if isinstance(self.admission, LeastCount):
             every = self.admission.halve_every
             if every and self.batch % every == 0:
                 self._sketch >>= 1
-            return self._index.count(self._sketch, ids, counts) >= self.admission.least
+            counts = self._index.count(self._sketch, ids, counts)
+            return counts >= self.admission.least, counts
         salt = mixed(np.array([self.seed], np.uint64) ^ mixed(np.array([self.batch], np.uint64)))
-        return (mixed(ids ^ salt) >> np.uint64(11)) < self.admission.value * 2.0 ** 53
+        return (mixed(ids ^ salt) >> np.uint64(11)) < self.admission.value * 2.0 ** 53, counts
 
-    def _expire(self, wanted: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Free the rows that a sweep frees, and those that `wanted` ids need: ids and rows."""
-        none = np.empty(0, np.uint64), np.empty(0, np.int64)
-        rule = self.expiry
-        if rule is None:
-            return none
-        swept = made = none
-        by_count = rule.age is None and rule.below is not None
-        if self.batch % rule.every == 0 and (rule.age or rule.below):
+    def _expire(self, counts: NDArray[np.uint32]) -> tuple[
+            NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+        """Free the rows that a sweep frees, and those that admitted ids with these counts need: ids
+        and rows, and which of the admitted ids get a row."""
+        rule, swept, made = self.expiry, _NONE, _NONE
+        by_count = rule is not None and rule.age is None and rule.below is not None
+        if rule is not None and self.batch % rule.every == 0 and (rule.age or rule.below):
             before = max(0, self.batch - rule.age + 1) if rule.age else 0
             swept = self._index.expire(self.completed, before, rule.below or 0, by_count,
                                        max(0, self._index.used - rule.floor))
             if rule.below:
-                counts = self._index.state["count"]
-                np.right_shift(np.minimum(counts, MOST_COUNT), 1, out=counts)
-        lacking = wanted - (self._cap() - self._index.used)
-        if lacking > 0:
-            # One scan of all rows frees a share of them ahead of the ids to come.
-            made = self._index.expire(self.completed, _ALL, 0, by_count,
-                                      max(lacking, self._cap() >> _AHEAD))
-        return np.concatenate((swept[0], made[0])), np.concatenate((swept[1], made[1]))
+                held = self._index.state["count"]
+                np.right_shift(np.minimum(held, MOST_COUNT), 1, out=held)
+                self._bar = 0 if len(swept[1]) else self._bar >> 1
+        room = max(0, self._cap() - self._index.used)
+        if by_count and isinstance(self.admission, LeastCount):
+            made, served = self._contest(counts, room)
+        else:
+            lacking = len(counts) - room
+            if rule is not None and lacking > 0:
+                made = self._index.expire(self.completed, _ALL, 0, by_count, self._ahead(lacking))
+            served = np.arange(min(len(counts), room + len(made[1])))
+        return np.concatenate((swept[0], made[0])), np.concatenate((swept[1], made[1])), served
+
+    def _contest(self, counts: NDArray[np.uint32], room: int) -> tuple[
+            tuple[NDArray[np.uint64], NDArray[np.int64]], NDArray[np.int64]]:
+        """Free rows of lower counts for ids with these counts, the highest first: ids and rows, and
+        which of the ids get a row."""
+        order = np.argsort(-counts.astype(np.int64), kind="stable")
+        order = order[counts[order] > self._bar]
+        served, others, made = order[:room], order[room:], _NONE
+        if len(others):
+            held, last = self._index.state["count"], self._index.state["last"]
+            high, low = counts[others], held[(last > 0) & (last <= self.completed)]
+            pairs = min(len(high), len(low))
+            low = np.sort(np.partition(low, max(0, pairs - 1))[:pairs]) if pairs else low
+            made = self._index.expire(self.completed, 0, int(high[0]), True,
+                                      self._ahead(int((high[:pairs] > low).sum())))
+            self._bar = int(held[made[1][-1]] if len(made[1]) else
+                            held[last > 0].min(initial=high[0]))
+            others = others[high > self._bar][:len(made[1])]
+        return made, np.sort(np.concatenate((served, others)))
+
+    def _ahead(self, lacking: int) -> int:
+        """Rows that a scan of all frees: a share of them ahead of the ids to come."""
+        return max(lacking, self._cap() >> _AHEAD)
 
 
 def _keys(ids: Any) -> NDArray[np.uint64]:

@@ -14,7 +14,8 @@ MOST_ROWS = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class LeastCount:
-    """An id gets a row in the batch in which its count reaches `least`.
+    """An id gets a row in the batch in which its count reaches `least`; the row's count goes on
+    from there.
 
     Counts of ids without a row are estimates of a count-min sketch of 4 x `width` counters of 16
     bits: 8 x `width` bytes. An estimate is never too low, so that no id gets its row late (without
@@ -67,9 +68,11 @@ class Expiry:
     """Which rows are freed at a sweep, and for an id that needs a row when none is free.
 
     A row of a batch that is not done is never freed. The scan for an id that needs a row frees 1/64
-    of the cap. Where several rows may go, the one with the
-    oldest last lookup goes first, then the one with the least count, then the lowest row; without
-    `age`, the count decides first.
+    of the cap. Where several rows may go, the one with the oldest last lookup goes first, then the
+    one with the least count, then the lowest row. With `below` and without `age` the count decides
+    first; with `LeastCount` an id then takes a row only from one of a lower count, and else is
+    counted further (as in TinyLFU: G. Einziger, R. Friedman and B. Manes, "TinyLFU: A highly
+    efficient cache admission policy", 2017).
 
     Parameters
     ----------

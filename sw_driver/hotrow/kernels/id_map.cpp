@@ -180,7 +180,7 @@ extern "C" int64_t id_map_add(Map *map, const uint64_t *ids, const uint32_t *cou
 
 // Free at most `most` of the rows that no batch after `done` looked up, and that were last looked
 // up before `before` or have a count below `below`; list them and their ids, in the order in which
-// rows expire. Returns how many.
+// rows expire. A freed row keeps its count until it is given. Returns how many.
 extern "C" int64_t id_map_expire(Map *map, uint32_t done, uint32_t before, uint32_t below,
                                  int32_t by_count, int64_t most, int64_t *rows, uint64_t *ids) {
     if (!map || !map->possible() || !holds(rows, std::min(most, map->rows), 8) ||
@@ -205,7 +205,8 @@ extern "C" int64_t id_map_expire(Map *map, uint32_t done, uint32_t before, uint3
         map->remove(state.id);
         rows[i] = found[i];
         ids[i] = state.id;
-        state = {};
+        state.id = 0;
+        state.last = 0;
         map->free[map->free_count++] = found[i];
         --map->used;
     }
