@@ -220,6 +220,9 @@ def test_a_damaged_state_is_refused(tmp_path):
     lambda: IdMap(5, Expiry()), lambda: IdMap(5, None, 50), lambda: Expiry(age=1.5),
     lambda: Expiry(cap=True), lambda: LeastCount("2"), lambda: LeastCount(2, 10.5),
     lambda: Probability("x"), lambda: Probability(float("nan")),
+    lambda: Probability(True), lambda: Expiry(below=(1 << 31) + 1), lambda: IdMap(5.5),
+    lambda: IdMap(5, threads=0), lambda: IdMap(5, threads="2"), lambda: IdMap(5).done(0.5),
+    lambda: IdMap(5).changes(None), lambda: IdMap(5).changes(True),
     lambda: IdMap(5, expiry=Expiry(floor=5))])
 def test_settings_without_sense_are_refused(make):
     with pytest.raises(Error):
@@ -228,7 +231,8 @@ def test_settings_without_sense_are_refused(make):
 
 @pytest.mark.parametrize("rows, admission, expiry", [
     (2, LeastCount(1, 1, 0), Expiry(age=1, below=1, every=1, floor=0, cap=1)),
-    (3, LeastCount(65535, 1, 1), Expiry(floor=2, cap=2)), (2, Probability(1), Expiry(cap=1))])
+    (3, LeastCount(65535, 1, 1), Expiry(floor=2, cap=2)), (2, Probability(1), Expiry(cap=1)),
+    (3, None, Expiry(below=1 << 31))])
 def test_settings_at_their_limits(rows, admission, expiry):
     tested = IdMap(rows, admission, expiry)
     for batch in range(3):

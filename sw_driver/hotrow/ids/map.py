@@ -20,7 +20,7 @@ from ..operands.integers import listed, numbered
 from .index import MOST_COUNT, ROW_BYTES, SKETCH_ROWS, id_index
 from .initial import mixed
 from .log import ADMITTED, EXPIRED, Changes, EventLog, digest
-from .policies import MOST_ROWS, Expiry, LeastCount, Probability, check_policies
+from .policies import MOST_ROWS, Expiry, LeastCount, Probability, check_policies, whole
 
 _ALL = (1 << 32) - 1
 _AHEAD = 6  # 1/64 of the rows
@@ -109,6 +109,8 @@ class IdMap:
     def __init__(self, rows: int, admission: LeastCount | Probability | None = None,
                  expiry: Expiry | None = None, seed: int = 0, threads: int | None = None):
         check_policies(rows, admission, expiry)
+        if threads is not None and whole("threads of a lookup", threads) < 1:
+            raise Error(f"a lookup has at least one thread, not {threads}")
         self.admission, self.expiry, self.threads = admission, expiry, threads
         self.seed, self.first_rows = seed & (1 << 64) - 1, rows
         self.batch, self.completed, self.default_lookups = 0, 0, 0
@@ -182,7 +184,7 @@ class IdMap:
             It was not planned.
         """
         with self._lock:
-            if not 0 <= batch <= self.batch:
+            if not 0 <= whole("the number of a batch", batch) <= self.batch:
                 raise Error(f"batch {batch} was not planned: the last one is {self.batch}")
             self.completed = max(self.completed, batch)
 
@@ -243,7 +245,7 @@ class IdMap:
             The log has forgotten those batches, or this map has not planned batch `since`.
         """
         with self._lock:
-            if since > self.batch:
+            if whole("the batch `since`", since) > self.batch:
                 raise Error(f"changes since batch {since} are asked for, and the last batch is "
                             f"{self.batch}: after a return to an earlier state, export the whole "
                             f"table, since=0")

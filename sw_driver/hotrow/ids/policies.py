@@ -8,6 +8,7 @@ from operator import index
 from typing import Any
 
 from ..contract.errors import Error
+from .index import MOST_COUNT
 
 MOST_ROWS = (1 << 31) - 1
 
@@ -57,7 +58,7 @@ class Probability:
     value: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.value, Real) or not 0 < self.value <= 1:
+        if isinstance(self.value, bool) or not isinstance(self.value, Real) or not 0 < self.value <= 1:
             raise Error(f"the probability of admission is above 0 and at most 1, not "
                         f"{self.value!r}")
         object.__setattr__(self, "value", float(self.value))
@@ -79,7 +80,7 @@ class Expiry:
     age : int, optional
         A sweep frees rows without a lookup in this many batches.
     below : int, optional
-        A sweep frees rows with a count below it, and then halves all counts.
+        A sweep frees rows with a count below it, and then halves all counts; 1 to 2^31.
     every : int
         Batches from sweep to sweep.
     floor : int
@@ -97,15 +98,15 @@ class Expiry:
     def __post_init__(self) -> None:
         _check_whole(self)
         if (self.every < 1 or self.floor < 0 or (self.age is not None and self.age < 1)
-                or (self.below is not None and self.below < 1)
+                or (self.below is not None and not 1 <= self.below <= MOST_COUNT)
                 or (self.cap is not None and self.cap < max(1, self.floor))):
-            raise Error(f"expiry needs age, below and every of 1 or more, and a floor of 0 to cap, "
-                        f"not {self}")
+            raise Error(f"expiry needs age and every of 1 or more, below of 1 to 2^31, and a floor "
+                        f"of 0 to cap, not {self}")
 
 
 def check_policies(rows: int, admission: Any, expiry: Any) -> None:
     """Raise Error unless a map of so many rows may have these."""
-    if not 2 <= rows <= MOST_ROWS:
+    if not 2 <= whole("the number of rows of a map of ids", rows) <= MOST_ROWS:
         raise Error(f"a map of ids needs 2 to {MOST_ROWS} rows, not {rows}")
     for what, given, kinds in (("admission", admission, (LeastCount, Probability)),
                                ("expiry", expiry, (Expiry,))):
@@ -120,11 +121,16 @@ def check_policies(rows: int, admission: Any, expiry: Any) -> None:
                     f"all of them: give a lower floor")
 
 
+def whole(name: str, value: Any) -> int:
+    """A value as int; raise Error, with its name, unless it is a whole number."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise Error(f"{name} is a whole number, not {value!r}")
+    return index(value)
+
+
 def _check_whole(policy: LeastCount | Expiry) -> None:
     for each in fields(policy):
         value = getattr(policy, each.name)
         if value is not None:
-            if isinstance(value, bool) or not hasattr(value, "__index__"):
-                raise Error(f"{each.name} of {type(policy).__name__} is a whole number, not "
-                            f"{value!r}")
-            object.__setattr__(policy, each.name, index(value))
+            object.__setattr__(policy, each.name, whole(
+                f"{each.name} of {type(policy).__name__}", value))
