@@ -58,10 +58,10 @@ class Probability:
     value: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.value, bool) or not isinstance(self.value, Real) or not 0 < self.value <= 1:
-            raise Error(f"the probability of admission is above 0 and at most 1, not "
-                        f"{self.value!r}")
-        object.__setattr__(self, "value", float(self.value))
+        value = self.value
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value <= 1:
+            raise Error(f"the probability of admission is above 0 and at most 1, not {value!r}")
+        object.__setattr__(self, "value", float(value))
 
 
 @dataclass(frozen=True)
