@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import torch
 from hotrow.contract.errors import BatchError, Error
-from hotrow.torch import NgramIds, ids_of
+from hotrow.torch import (
+    Adam,
+    HotEmbeddingBagCollection,
+    NgramIds,
+    RowwiseAdagrad,
+    TableConfig,
+    ids_of,
+)
 
 from tests.support.ids_model import BITS, mix
 
@@ -131,6 +138,17 @@ def test_ngrams_are_known_from_the_tokens_before():
     assert torch.equal(NgramIds((2, 3), 2, 1000, seed=1)(tokens), whole)
     assert not torch.equal(NgramIds((2, 3), 2, 1000, seed=2)(tokens), whole)
     assert made(tokens[:, :0]).shape == (3, 0, 4) and not made.state_dict()
+
+
+@pytest.mark.parametrize("dtype, rule, expected", [
+    (torch.bfloat16, RowwiseAdagrad(0.1, rounding_seed=1), 2.25), (torch.float32, Adam(0.1), 12)])
+def test_bytes_of_a_parameter_and_its_state(dtype, rule, expected):
+    rows = NgramIds((2, 3), 2, 1000, seed=1).tables
+    with HotEmbeddingBagCollection([TableConfig(f"{each}", each, 16, "none", dtype)
+                                    for each in rows], None, "resident", rule) as embeddings:
+        memory = {part.untyped_storage().data_ptr(): part.untyped_storage().nbytes()
+                  for each in rows for part in embeddings.table(f"{each}")}
+    assert 1 <= sum(memory.values()) / (expected * 16 * sum(rows)) < 1.01
 
 
 @pytest.mark.parametrize("tokens", [torch.zeros(2, 3), torch.zeros(3, dtype=torch.int64),
