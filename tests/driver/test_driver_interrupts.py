@@ -2,44 +2,18 @@
 
 import random
 import signal
-import sys
 import threading
 import time
 import traceback
-from pathlib import Path
 
 import hotrow
 import numpy as np
 import pytest
 from hotrow import DeviceError
 
+from tests.driver.interrupts import ROWS, gathers, interrupted
+
 CARDS = "model", "cpu"
-DRIVER = str(Path(hotrow.__file__).parent)
-ROWS = 64
-
-
-class Interrupt:
-    """A trace function that raises KeyboardInterrupt before one line of the driver.
-
-    Parameters
-    ----------
-    at : int
-        Number of the line, in the order in which lines are reached.
-    """
-
-    def __init__(self, at):
-        self.at, self.reached, self.where = at, 0, None
-
-    def __call__(self, frame, event, argument):
-        if not frame.f_code.co_filename.startswith(DRIVER):
-            return None
-        if event == "line":
-            self.reached += 1
-            if self.reached == self.at:
-                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return self
 
 
 @pytest.fixture
@@ -47,19 +21,6 @@ def table(device):
     weights = hotrow.empty((ROWS, 8), np.float32)
     weights[:] = np.arange(ROWS)[:, None]
     return device.register_table(weights)
-
-
-def gathers(device, table, rng):
-    """Gathers to memory of the driver and to an array of the caller: (future, expected array)."""
-    for slots in rng.permutation(16)[:5], None:
-        rows, out = rng.integers(0, ROWS, 5), None
-        if slots is not None:
-            out = hotrow.empty((16, 8), np.float32)
-            out[:] = -1
-        future = device.gather_async((table, rows), out=out, slots=slots)
-        expected = np.full((5 if out is None else 16, 8), -1, np.float32)
-        expected[slice(None) if slots is None else slots] = rows[:, None]
-        yield future, expected
 
 
 def check(device, table, rng, futures):
@@ -75,19 +36,6 @@ def idle(device):
     """Whether no command uses a buffer."""
     device.fence(queue="lookup"), device.fence(queue="move")
     return not any(buffer.uses for buffer in device.regions._buffers if buffer)
-
-
-def interrupted(call, at):
-    """Call; KeyboardInterrupt comes before line number `at`. Whether it came, and where."""
-    trace = Interrupt(at)
-    try:
-        sys.settrace(trace)
-        call()
-    except KeyboardInterrupt:
-        return trace.where
-    finally:
-        sys.settrace(None)
-    return None
 
 
 @pytest.mark.slow
@@ -107,6 +55,24 @@ def test_at_every_line_of_a_gather(device, table):
         assert idle(device), where
         assert len([each for each in device.regions._buffers if each]) < 9, "regions are given back"
     assert at > 300
+
+
+def test_what_an_interrupt_left_is_given_back_once(device, table):
+    """The interrupt ends the wait for a command at every line; the next commands are under way
+    when the driver gives back the rest of what it held, and have the same regions and leases."""
+    rng, at, where = np.random.default_rng(1), 0, "begin"
+    while where:
+        at, futures = at + 1, [*gathers(device, table, rng)]
+        where = interrupted(futures[0][0].result, at)
+        event = device.read_event(0) + 1
+        device.wait_event_async(0, event, queue="move")
+        futures += gathers(device, table, rng)
+        futures[-1][0].done()
+        futures += gathers(device, table, rng)
+        device.write_event(0, event)
+        for future, expected in futures:
+            assert (future.result(9) == expected).all(), where
+    assert at > 50
 
 
 def test_at_every_line_of_a_plan(device, table):

@@ -262,15 +262,14 @@ class Regions:
 
     def drop(self, buffer: Buffer) -> None:
         """Unregister a buffer, whether or not a command uses it; a second call does nothing."""
-        if buffer.handle is None:
-            return
-        self.flush(buffer)
-        self._commit(buffer.handle, 0)
-        if buffer.device_address is not None:
-            address, buffer.device_address = buffer.device_address, None
-            self._transport.detach(address)
-        if buffer in self._buffers:
-            self._buffers[buffer.handle] = None
+        handle = buffer.handle
+        if handle is not None and buffer in self._buffers:
+            self.flush(buffer)
+            self._commit(handle, 0)
+            if buffer.device_address is not None:
+                address, buffer.device_address = buffer.device_address, None
+                self._transport.detach(address)
+            self._buffers[handle] = None  # from here on another buffer may have the handle
         buffer.handle = None
 
     def _commit(self, handle: int, bits: int) -> None:

@@ -19,6 +19,7 @@ class Lease:
 
     def __init__(self, regions: Regions, slab: Buffer, offset: int, size: int):
         self._regions, self.slab, self.offset = regions, slab, offset
+        self.holder: Held | None = None  # the last one
         self.bytes = slab.array[offset:offset + size]
         self.address = slab.packed(offset)
 
@@ -66,7 +67,8 @@ class Pool:
         used, size = size, max(LIST_ALIGNMENT, 1 << (size - 1).bit_length())
         free = self._free.setdefault(size, {})
         lease = free.popitem()[0] if free else self._carve(size)
-        held.at_end(free.setdefault, lease, None)
+        lease.holder = held
+        held.at_end(_give_back, lease, held, free)
         if not self._writable:
             self._regions.send_later(lease.slab, lease.offset, used)
         return lease
@@ -107,3 +109,9 @@ class Pool:
             if size == least:
                 raise
             return self._add_slab(least, least)
+
+
+def _give_back(lease: Lease, held: Held, free: dict[Lease, None]) -> None:
+    """Free a lease, unless `held` gave it back before and another has it."""
+    if lease.holder is held:
+        free[lease] = None
