@@ -3,6 +3,9 @@
 No write of the host and no write of the card is missed: either it is seen, or an error names it.
 """
 
+import weakref
+from contextlib import suppress
+
 import hotrow
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from hotrow.transports.link.card_memory import CardMemory
 from hotrow.transports.link.session import Session
 from hotrow.transports.link.transport import LinkTransport
 
+from tests.driver.interrupts import interrupted
 from tests.driver.links import RoughChannel, model_card
 
 ROUGH = {"loss": 0.05, "repeat": 0.05, "damage": 0.03, "reorder": 0.1}
@@ -257,6 +261,47 @@ def test_after_an_interrupt_no_block_is_forgotten(device, monkeypatch, when):
             device.flush()
     device.flush()
     assert (weights[[3, 400]] == 7).all()
+
+
+def test_an_interrupt_at_any_line_of_a_wait_hides_no_write_of_the_card():
+    rng, at, where = np.random.default_rng(1), 0, "begin"
+    with opened(patience=1e-3) as device:
+        table, weights = random_table(device)
+        out = hotrow.empty((5, DIM), np.float32)
+        device.register(out)
+        while where:
+            at, rows = at + 1, rng.integers(0, ROWS, 5)
+            future = device.gather_async((table, rows), out=out)
+            where = interrupted(future.result, at)
+            assert (future.result(9) == weights[rows]).all(), where
+    assert at > 300
+
+
+def test_after_an_interrupt_no_two_arrays_share_a_place_on_the_card():
+    """It comes at any line of `unregister`; a copy that stays has its array."""
+    at, where = 0, "begin"
+    with opened(patience=1e-3) as device:
+        memory = device.transport.memory
+        while where:
+            at, array = at + 1, hotrow.empty(1 << 10, np.uint8)
+            buffer, alive = device.register(array), weakref.ref(array)
+            where, first = interrupted(lambda one=buffer: device.unregister(one), at), buffer.host
+            others = [device.register(hotrow.empty(700, np.uint8)[16:]) for _ in range(2)]
+            with suppress(RegistrationError):  # the call had done its work
+                device.unregister(buffer)
+            del array, buffer
+            copies = sorted(memory._arrays.items())
+            ends = [home + copy.octets.size for home, copy in copies]
+            assert all(end <= home for end, (home, _) in zip(ends, copies[1:], strict=False)), where
+            left = [home for home, copy in copies if copy.host == first]
+            assert not left or alive() is not None, where
+            for other in others:
+                device.unregister(other)
+            for home in left:
+                del memory._arrays[home]
+            memory._ranges._used = [(home, home + copy.octets.size)  # the interrupt may lose one
+                                    for home, copy in sorted(memory._arrays.items())]
+    assert at > 50
 
 
 @pytest.mark.parametrize("seed", range(3))

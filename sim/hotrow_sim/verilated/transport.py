@@ -87,8 +87,8 @@ class Device:
         self._check(self._library.hotrow_read_register(
             self._open(), offset, ctypes.byref(value)), offset)
         if self._litedram and self._completed.get(offset, value.value) != value.value:
-            self._completed[offset] = value.value
             self._library.hotrow_pull(self._device)
+            self._completed[offset] = value.value
         return value.value
 
     def write_register(self, offset, value):

@@ -125,9 +125,11 @@ def span(array: NDArray[Any]) -> tuple[int, int]:
     return array.ctypes.data, reach + array.itemsize
 
 
-def bytes_at(address: int, size: int) -> NDArray[np.uint8]:
-    """uint8[size] on memory that the caller keeps alive."""
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+def bytes_at(address: int, size: int, owner: object = None) -> NDArray[np.uint8]:
+    """uint8[size] on memory of `owner`, which the array keeps alive, or else of the caller."""
+    memory = (ctypes.c_uint8 * size).from_address(address)
+    memory.owner = owner  # type: ignore[attr-defined]
+    return np.ctypeslib.as_array(memory)
 
 
 class Watch:
@@ -171,7 +173,7 @@ class Held:
         self._ends: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
     def at_end(self, end: Callable[..., object], *arguments: object) -> None:
-        """Call `end` on release; it may be called twice."""
+        """Call `end` on release, after an interrupt twice: others may have what it gave back."""
         self._ends.append((end, arguments))
 
     def use(self, buffer: "Buffer") -> None:
@@ -228,8 +230,8 @@ class Buffer:
 
     @property
     def bytes(self) -> NDArray[np.uint8]:
-        """The memory as uint8[nbytes]; it lives as long as this buffer."""
-        return bytes_at(self.host, self.nbytes)
+        """The memory as uint8[nbytes], kept alive by the array."""
+        return bytes_at(self.host, self.nbytes, self.array)
 
     @property
     def uses(self) -> int:

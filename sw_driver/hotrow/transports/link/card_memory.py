@@ -155,8 +155,8 @@ class CardMemory:
         home, array = self._at(address)
         array.uses -= 1
         if not array.uses:
+            del self._arrays[home]  # before another array may have the range
             self._ranges.release(home)
-            del self._arrays[home]
 
     def send(self, address: int, size: int) -> None:
         """Send bytes of an array of the driver."""

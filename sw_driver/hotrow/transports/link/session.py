@@ -103,7 +103,7 @@ class Session:
     def __init__(self, channel: Channel, patience: float, tries: int):
         self._channel, self.patience, self._tries = channel, patience, tries
         self._number = int.from_bytes(os.urandom(4), "little") or 1
-        self._next = 0
+        self._next = 0  # the number of the next request while none is under way
         self._window = 1
         self._under_way: deque[Request] = deque()
         self.statistics = Statistics()
@@ -138,9 +138,9 @@ class Session:
         """Send a request, once fewer requests than the card's window are under way."""
         while len(self._under_way) >= self._window:
             self.advance()
-        frame = pack_request(self._number, self._next, operation, address, length, payload)
-        request = Request(self, self._next, operation, frame)
-        self._next = (self._next + 1) % _NUMBERS
+        sequence = self._after_last()
+        frame = pack_request(self._number, sequence, operation, address, length, payload)
+        request = Request(self, sequence, operation, frame)
         self._under_way.append(request)
         self._send(request)
         return request
@@ -170,13 +170,19 @@ class Session:
                     deadline = time.monotonic() + self.patience
                 left = deadline - time.monotonic()
             if oldest.answer is not None:
+                self._next = self._after_last()
                 self._under_way.popleft()
                 return
+        self._next = self._after_last()
         self._under_way.clear()
         raise TransportError(
             f"{self._channel.name}: no answer to {oldest.operation.name} within "
             f"{self._tries * self.patience:g} s: check that a board with a hotrow bitstream is "
             f"connected and that no other program uses it")
+
+    def _after_last(self) -> int:
+        """Number of the next request, such that an interrupt leaves no gap."""
+        return (self._under_way[-1].sequence + 1) % _NUMBERS if self._under_way else self._next
 
     def _send(self, request: Request) -> None:
         self.statistics.sent += 1

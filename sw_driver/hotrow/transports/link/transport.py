@@ -65,8 +65,8 @@ class LinkTransport:
         value = int.from_bytes(answer.payload, "little")
         queue = _COMPLETED.get(offset)
         if queue and value != self._completed[queue]:
-            self._completed[queue] = value
             self.memory.pull()
+            self._completed[queue] = value  # once an interrupt cannot lose what the card wrote
         return value
 
     def write_register(self, offset: int, value: int) -> None:
