@@ -207,12 +207,48 @@ def test_sizes_and_pointers(library, name):
 
 
 @pytest.mark.parametrize("name, structure, stride, least", [
-    ("pool_forward", "bags", "row_stride", 16), ("copy_rows", None, "target_stride", 8)])
+    ("pool_forward", "bags", "row_stride", 32), ("copy_rows", None, "target_stride", 8)])
 def test_rows_that_are_written_share_no_memory(library, name, structure, stride, least):
     for value in (0, least - 1, least):
         arguments = CALLS[name]()
         (arguments[structure][1] if structure else arguments)[stride] = value
         assert (call(library, name, arguments) is None) == (value < least), value
+
+
+@pytest.mark.parametrize("columns, row_stride, apart", [
+    ((16, 0), 32, True), ((0, 15), 32, False), ((0, 17), 32, False), ((-1, 16), 32, False),
+    ((0, 32), 16, True), ((0, 31), 16, False), ((0, 48), 32, True), ((0, 33), 32, False)])
+def test_pooled_bags_share_no_memory(library, columns, row_stride, apart):
+    """Features in one row for each sample, or one after the other."""
+    arguments = CALLS["pool_forward"]()
+    arguments["bags"][1].update(columns=ints(*columns), row_stride=row_stride)
+    arguments["pooled"] = np.full(128, np.nan, np.float32)
+    assert (call(library, "pool_forward", arguments) is not None) == apart
+    assert np.count_nonzero(~np.isnan(arguments["pooled"])) == (64 if apart else 0)
+
+
+@pytest.mark.parametrize("name, written, read", [
+    ("pool_forward", "pooled", "data"), ("pool_backward", "sums", "gradients"),
+    ("copy_rows", "target", "source"), ("update", "data", "gradients"), ("update", "data", "state"),
+    ("update", "state", "gradients")])
+@pytest.mark.parametrize("first", [0, 4, 1024])
+def test_what_is_written_is_not_read(library, name, written, read, first):
+    """The array that is written begins `first` bytes after the other."""
+    arguments, memory = CALLS[name](), np.zeros(4096, np.uint8)
+    for at, array in ((first, written), (0, read)):
+        holder = next(holder for holder, key, _ in leaves(arguments, ARGUMENTS[name])
+                      if key == array)
+        holder[array] = memory[at:].view(holder[array].dtype)
+    assert (call(library, name, arguments) is None) == (first < 1024)
+
+
+def test_columns_of_one_array_may_be_read_and_written(library):
+    arguments, memory = CALLS["copy_rows"](), np.arange(64, dtype=np.uint8).reshape(4, 16)
+    arguments |= dict(target=memory[:, 8:], target_stride=16, source=memory, source_rows=4,
+                      source_stride=16, start=whole(3, 2, name="start"))
+    assert call(library, "copy_rows", arguments) == 0
+    assert (memory[[3, 1], 8:] == [range(48, 56), range(32, 40)]).all()
+    assert call(library, "copy_rows", arguments | dict(target=memory[:, 7:])) is None
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -11,6 +11,8 @@ extern "C" int64_t copy_rows(char *target, int64_t target_rows, int64_t target_s
                              Integers from, int64_t count, int64_t bytes, int threads) {
     if (!holds_rows(target, target_rows, target_stride, bytes, false) ||
         !holds_rows(source, source_rows, source_stride, bytes, true) || count < 0 ||
+        Rows{target, target_rows, target_stride, bytes}.share(
+            {source, source_rows, source_stride, bytes}) ||
         (to.data && (count > INT32_MAX || !to.holds(count))) || (from.data && !from.holds(count)))
         return REFUSED;
     for (int64_t i = 0; i < count; ++i) {

@@ -113,8 +113,8 @@ def declared(loaded: ctypes.CDLL, arguments: Mapping[str, object]) -> ctypes.CDL
 
 def _accepted(result: int, function: Any, arguments: tuple[Any, ...]) -> int:
     if result == REFUSED:
-        raise Error(f"{function.__name__}{arguments}: expected sizes from 0 on, and memory for "
-                    f"every array that has elements")
+        raise Error(f"{function.__name__}{arguments}: expected sizes from 0 on, memory for every "
+                    f"array that has elements, and none that is written twice or read as well")
     return result
 
 

@@ -133,7 +133,8 @@ extern "C" int64_t pool_forward(const Table *table, const Bags *bags, Integers s
         !apart(bags->samples, sample_stride) ||
         !holds(pooled, bags->features * bags->samples, table->dim) ||
         (bags->features &&
-         !holds_rows(pooled, bags->samples, bags->row_stride, table->dim, false)))
+         !holds_rows(pooled, bags->samples, bags->row_stride, table->dim, false)) ||
+        !bags->separate(table->dim) || bags->share(pooled, table->dim, table->bytes()))
         return REFUSED;
     if (!bags->sound()) return -1;
     int64_t wrong = -1;
@@ -158,7 +159,8 @@ extern "C" int64_t pool_backward(const float *gradients, const Bags *bags, const
                                  int threads) {
     if (!bags || !bags->possible() || !holds(gradients, bags->features * bags->samples, dim) ||
         !holds(numbers, bags->lookups, 4) || !holds(counts, distinct, 4) ||
-        !holds(sums, distinct, dim))
+        !holds(sums, distinct, dim) ||
+        bags->share(gradients, dim, {sums, distinct, 4 * dim, 4 * dim}))
         return REFUSED;
     if (!bags->sound()) return -1;
     if (!distinct || !bags->lookups) return distinct || bags->lookups ? MALFORMED : FINITE;

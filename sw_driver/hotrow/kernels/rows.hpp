@@ -47,6 +47,24 @@ inline bool holds_rows(const void *data, int64_t rows, int64_t stride, int64_t s
            (rows < 2 || (stride >= (read ? 0 : size) && apart(rows, stride)));
 }
 
+// Rows of `size` bytes, `stride` apart, of an array that `holds_rows`.
+struct Rows {
+    const void *data;
+    int64_t rows, stride, size;
+
+    // Whether a byte of a row is in a row of the other array; columns of one array share none.
+    bool share(const Rows &other) const {
+        if (!rows || !size || !other.rows || !other.size) return false;
+        const int64_t ahead = static_cast<const char *>(other.data) - static_cast<const char *>(data);
+        if (ahead >= (rows - 1) * stride + size ||
+            -ahead >= (other.rows - 1) * other.stride + other.size)
+            return false;
+        if (stride != other.stride || !stride) return true;
+        const int64_t column = (ahead % stride + stride) % stride;
+        return column < size || column + other.size > stride;
+    }
+};
+
 // int32 or int64, selected at run time.
 struct Integers {
     const void *data;
@@ -198,6 +216,10 @@ struct Table {
     bool possible(bool read) const {
         return type >= 0 && type <= 2 && holds_rows(data, rows, stride, dim, read);
     }
+    Rows bytes() const {
+        const int64_t element = type ? 2 : 4;
+        return {data, rows, stride * element, dim * element};
+    }
 };
 
 // Bags feature after feature, those of a feature sample after sample. Without `lengths` each bag
@@ -236,6 +258,28 @@ struct Bags {
                (!lengths.data || lengths.holds(bags));
     }
     bool sound() const { return first_lookup(features * samples) == lookups; }
+
+    // Whether pooled bags of `dim` elements share no memory: the bags of a sample lie in one row, or
+    // all bags of a feature before those of the next.
+    bool separate(int64_t dim) const {
+        if (!features) return true;
+        std::vector<int64_t> sorted(columns, columns + features);
+        std::sort(sorted.begin(), sorted.end());
+        if (sorted.front() < 0 || sorted.back() >> 48) return false;
+        if (samples > 1 && sorted.back() - sorted.front() + dim > row_stride)
+            dim += (samples - 1) * row_stride;
+        for (int64_t feature = 1; feature < features; ++feature)
+            if (sorted[feature] - sorted[feature - 1] < dim) return false;
+        return true;
+    }
+
+    // Whether pooled bags of `dim` elements share memory with rows.
+    bool share(const float *pooled, int64_t dim, const Rows &rows) const {
+        for (int64_t feature = 0; feature < features; ++feature)
+            if (Rows{pooled + columns[feature], samples, 4 * row_stride, 4 * dim}.share(rows))
+                return true;
+        return false;
+    }
 };
 
 constexpr int MOST_THREADS = 1024;
