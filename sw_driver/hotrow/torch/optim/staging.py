@@ -88,8 +88,9 @@ class GradientStage:
     @property
     def empty(self) -> bool:
         """Whether nothing is staged."""
-        self.settle()
-        return all(staged.values is None for staged in self.all)
+        with self.lock:  # a thread that reads a `grad` while another removes it would crash
+            self.settle()
+            return all(staged.values is None for staged in self.all)
 
     def tensors(self) -> list[Tensor]:
         """The tensors whose `grad` are the staged gradients."""
@@ -98,8 +99,9 @@ class GradientStage:
 
     @property
     def nbytes(self) -> int:
-        return sum(staged.values.nbytes + _ROW_BYTES * len(staged.values) for staged in self.all
-                   if staged.values is not None)
+        with self.lock:
+            return sum(staged.values.nbytes + _ROW_BYTES * len(staged.values)
+                       for staged in self.all if staged.values is not None)
 
     def lookups(self, request: Request, located: Sequence[LocatedRows],
                 layouts: Sequence[BagLayout], pooled: bool) -> list[Lookup]:
