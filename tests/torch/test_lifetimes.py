@@ -84,6 +84,33 @@ def test_a_child_of_the_process_refuses_to_train(workers, expected):
         train(20)  # and the parent trains on
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("mode", ["resident", "hotline", "scratchpipe", "freqcache"])
+def test_a_child_of_the_process_writes_to_no_file_of_its_parent(tmp_path, mode):
+    """Its slots hold rows that its parent has trained since."""
+    def made(path, **options):
+        return HotEmbeddingBagCollection([TableConfig("t", 50, 8, path=path)], seed=0, **options)
+
+    def train(collection, first):
+        collection(torch.arange(first, first + 8).view(8, 1)).square().sum().backward()
+        collection.optimizer.step()
+
+    device = {} if mode == "resident" else {"device": "model", "preset": "tiny", "workers": 0}
+    with made(tmp_path / "t", mode=mode, **device) as tables, made(None, mode="resident") as other:
+        if mode == "hotline":
+            tables.learn({"t": range(20)})
+        saved = {key: each.clone() for key, each in tables.state_dict().items()}
+        train(tables, 0)
+        calls = [lambda: train(tables, 4), lambda: tables.load_state_dict(saved)]
+        for call in calls if mode == "resident" else [*calls, tables.flush, tables.state_dict]:
+            assert "was forked from it" in in_a_child(call)
+        train(tables, 2)
+        for first in 0, 2:
+            train(other, first)
+        assert tables.sha256() == other.sha256()
+
+
 def test_statistics_are_read_while_workers_plan():
     """Every lookup is counted once, whoever reads."""
     interval, done = sys.getswitchinterval(), threading.Event()
@@ -102,7 +129,7 @@ def test_statistics_are_read_while_workers_plan():
 
     def read():
         while not done.is_set():
-            collection.table_statistics, collection.statistics  # noqa: B018
+            collection.table_statistics, collection.statistics, collection.memory  # noqa: B018
 
     reader = threading.Thread(target=read)
     sys.setswitchinterval(1e-5)

@@ -57,7 +57,14 @@ class TableContents:
 
     def assign(self, name: str, weights: torch.Tensor | None = None,
                state: torch.Tensor | None = None) -> None:
-        """Write one table, or its first rows, while no slot holds a row of it."""
+        """Write one table, or its first rows, while no slot holds a row of it.
+
+        Raises
+        ------
+        Error
+            The files of its group are closed or belong to another process.
+        """
+        self._groups[self.locate(name)[0]].tables.check_owner()
         for here, given in zip(self.table(name), (weights, state), strict=True):
             if given is not None:
                 assert here is not None, "a table without state gets none"

@@ -98,6 +98,7 @@ class HostTables:
 
     def write_directly(self, group: int, flat: Tensor, rows: Rows) -> None:
         """Write Rows to the tables in host memory, without the device."""
+        self._groups[group].tables.check_owner()
         self._groups[group].tables.rows.put(flat, rows)
 
     def give_back(self, group: int, rows: Rows | None) -> None:
@@ -117,6 +118,7 @@ class HostTables:
 
     def _write(self, group: int, flat: Tensor, rows: Rows, listed: RowList | None = None) -> None:
         if len(flat):
+            self._groups[group].tables.check_owner()
             self._device.scatter(listed or self._slot_map.listed(group, flat), rows.array,
                                  state=rows.side)
 
