@@ -129,7 +129,7 @@ def test_statistics_are_read_while_workers_plan():
 
     def read():
         while not done.is_set():
-            collection.table_statistics, collection.statistics, collection.memory  # noqa: B018
+            collection.table_statistics, collection.statistics  # noqa: B018
 
     reader = threading.Thread(target=read)
     sys.setswitchinterval(1e-5)
@@ -148,6 +148,23 @@ def test_statistics_are_read_while_workers_plan():
     collection.close()
     assert sum(each["lookups"] for each in found) == count * 32 * tables
     assert sum(each["hits"] for each in found) == hits
+
+
+@pytest.mark.parametrize("read", ["memory", "gradients"])
+def test_what_is_staged_is_read_between_steps(read):
+    """A thread that read the `grad` that another removes would end the process."""
+    with trained([], **CARD) as tables:
+        def look():
+            found = getattr(tables, read)
+            seen.append(found() if callable(found) else found)
+
+        seen, thread = [], threading.Thread(target=look)
+        with tables.lifecycle.lock:
+            thread.start()
+            thread.join(0.2)
+            assert not seen
+        thread.join()
+        assert seen
 
 
 def trained(batches, **options):
