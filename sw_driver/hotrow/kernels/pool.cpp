@@ -160,7 +160,7 @@ extern "C" int64_t pool_backward(const float *gradients, const Bags *bags, const
     if (!bags || !bags->possible() || !holds(gradients, bags->features * bags->samples, dim) ||
         !holds(numbers, bags->lookups, 4) || !holds(counts, distinct, 4) ||
         !holds(sums, distinct, dim) ||
-        bags->share(gradients, dim, {sums, distinct, 4 * dim, 4 * dim}))
+        bags->share(gradients, dim, Rows::of(sums, distinct, dim, dim, 4)))
         return REFUSED;
     if (!bags->sound()) return -1;
     if (!distinct || !bags->lookups) return distinct || bags->lookups ? MALFORMED : FINITE;

@@ -52,6 +52,11 @@ struct Rows {
     const void *data;
     int64_t rows, stride, size;
 
+    // Rows of `dim` elements of so many bytes, `stride` elements apart.
+    static Rows of(const void *data, int64_t rows, int64_t stride, int64_t dim, int64_t bytes) {
+        return {data, rows, rows < 2 ? 0 : stride * bytes, dim * bytes};
+    }
+
     // Whether a byte of a row is in a row of the other array; columns of one array share none.
     bool share(const Rows &other) const {
         if (!rows || !size || !other.rows || !other.size) return false;
@@ -216,10 +221,7 @@ struct Table {
     bool possible(bool read) const {
         return type >= 0 && type <= 2 && holds_rows(data, rows, stride, dim, read);
     }
-    Rows bytes() const {
-        const int64_t element = type ? 2 : 4;
-        return {data, rows, stride * element, dim * element};
-    }
+    Rows bytes() const { return Rows::of(data, rows, stride, dim, type ? 2 : 4); }
 };
 
 // Bags feature after feature, those of a feature sample after sample. Without `lengths` each bag
@@ -276,7 +278,7 @@ struct Bags {
     // Whether pooled bags of `dim` elements share memory with rows.
     bool share(const float *pooled, int64_t dim, const Rows &rows) const {
         for (int64_t feature = 0; feature < features; ++feature)
-            if (Rows{pooled + columns[feature], samples, 4 * row_stride, 4 * dim}.share(rows))
+            if (Rows::of(pooled + columns[feature], samples, row_stride, dim, 4).share(rows))
                 return true;
         return false;
     }

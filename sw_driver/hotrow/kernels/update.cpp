@@ -64,9 +64,9 @@ extern "C" int64_t update(const Table *table, float *state, int64_t state_stride
                                     rule == ADAGRAD ? table->dim : 1, false)))
         return REFUSED;
     if (rule == SGD) state = nullptr;
-    const Rows given{gradients, count, 4 * table->dim, 4 * table->dim};
-    const Rows kept{state, state ? table->rows : 0, 4 * state_stride,
-                    rule == ADAGRAD ? 4 * table->dim : 4};
+    const Rows given = Rows::of(gradients, count, table->dim, table->dim, 4);
+    const Rows kept = Rows::of(state, state ? table->rows : 0, state_stride,
+                               rule == ADAGRAD ? table->dim : 1, 4);
     if (given.share(table->bytes()) || kept.share(table->bytes()) || kept.share(given))
         return REFUSED;
     for (int64_t i = 0; i < count; ++i)
