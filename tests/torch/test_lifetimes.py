@@ -13,6 +13,7 @@ import pytest
 import torch
 from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
+from hotrow.torch.store.stages import Stage, Stages
 
 
 def used(workers):
@@ -35,6 +36,32 @@ def test_a_collection_that_nobody_closes_gives_everything_back(workers):
         time.sleep(0.05)
     pytest.fail(f"{threading.active_count() - before} threads, "
                 f"{[each() is not None for each in held]} slots and tables are left")
+
+
+def test_an_epoch_that_is_garbage_ends():
+    """The threads are gone when its generator waits for the batches that are in the stages."""
+    ready, ended = [], []
+
+    def epoch(stages):
+        try:
+            yield
+        finally:
+            ready.append(0)
+            stages.wait(lambda: stages.through("only") == 1, "the end")
+            stages.stop()
+            ended.append(True)
+
+    def begin():
+        stages = Stages([Stage("only", lambda number: number < len(ready), ready.index)], workers=1)
+        stages.start()
+        stages.epoch = epoch(stages)
+        next(stages.epoch)
+
+    begin()
+    collector = threading.Thread(target=gc.collect, daemon=True)
+    collector.start()
+    collector.join(20)
+    assert ended
 
 
 @pytest.mark.parametrize("device, cores, options, workers", [

@@ -104,7 +104,7 @@ class Stages:
         with self.lock:
             self._stopping = True
             self.wake()
-        for thread in self._threads:
+        for thread in self._others():
             thread.join()
         self._threads = []
 
@@ -139,7 +139,7 @@ class Stages:
             while not done:
                 # An interrupt waits until the stage that this thread runs has ended.
                 deferral: AbstractContextManager[Pending] = (
-                    nullcontext([]) if self._threads else deferred_interrupt())
+                    nullcontext([]) if self._others() else deferred_interrupt())
                 with deferral as pending:
                     while not done and not pending:
                         done, stage = self._next(reached, what)
@@ -148,7 +148,7 @@ class Stages:
                 deliver(pending)
         except BaseException as error:
             with self.lock:
-                if not self._threads and any(self._busy):  # it came before or after the stage
+                if not self._others() and any(self._busy):  # it came before or after the stage
                     self._busy = [False] * len(self.stages)
                     self.fail(error)
             raise
@@ -161,13 +161,19 @@ class Stages:
             self._raise_failure()
             if reached():
                 return True, -1
-            stage = -1 if self._threads else self._claim()
+            stage = -1 if self._others() else self._claim()
             if stage < 0:
                 if not any(self._busy) and not any(True for _ in self._ready()):
                     raise Error(f"no stage can run, and {what} is not reached")
                 self.wake()
                 self._bell.sleep(self._bell.rung)
             return False, stage
+
+    def _others(self) -> list[threading.Thread]:
+        """Threads that serve stages beside this one. They end before the garbage collector closes
+        the generator of an epoch, which waits for batches."""
+        return [thread for thread in self._threads
+                if thread.is_alive() and thread is not threading.current_thread()]
 
     def _ready(self) -> Iterator[int]:
         """Stages that can run: their indices, the last first."""
