@@ -9,6 +9,7 @@ import time
 import weakref
 from multiprocessing.reduction import ForkingPickler
 
+import hotrow
 import pytest
 import torch
 from hotrow.contract.errors import Error
@@ -264,6 +265,23 @@ def test_slots_move_between_batches_only(name, monkeypatch):
     finally:
         ended.set()
     assert not unexpected
+
+
+@pytest.mark.parametrize("mode", ["hotline", "scratchpipe", "freqcache"])
+def test_a_second_collection_is_refused_before_the_first_loses_its_slots(mode):
+    options = {"lr": 0.1, "seed": 0}
+    with hotrow.open("model", preset="tiny") as device:
+        tables = HotEmbeddingBagCollection([TableConfig("t", 2000, 16)], device, mode, **options)
+        if mode == "hotline":
+            tables.learn({"t": range(100)})
+        for ids in BATCHES[:2]:
+            tables(ids % 100).square().sum().backward()
+            tables.optimizer.step()
+            with pytest.raises(Error, match="the device has tables already"):
+                HotEmbeddingBagCollection([TableConfig("u", 20, 16)], device, mode)
+        expected = trained([ids % 100 for ids in BATCHES[:2]], mode="resident")
+        assert tables.sha256() == expected.sha256()
+        tables.close()
 
 
 def test_to_close_from_another_thread_waits_for_the_batch():

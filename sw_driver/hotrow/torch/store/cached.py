@@ -91,6 +91,9 @@ class CachedStore(Store):
         if depth < 1 or look_ahead < 0 or depth + look_ahead >= policy.window:
             raise Error(f"depth {depth} and look_ahead {look_ahead}: this card follows "
                         f"{policy.window} batches, and needs at least one")
+        if device.tables:  # whose rows would lose their slots
+            raise Error(f"the device has tables already ({len(device.tables)}): open one for the "
+                        f"collection alone, or unregister them")
         self.device, self.policy, self._owns_device = device, policy, owns_device
         self.depth, self.look_ahead = depth, look_ahead
         self.lock, self.slot_memory = threading.RLock(), memory or SlotMemory()

@@ -44,14 +44,11 @@ class SlotMap:
     Raises
     ------
     Error
-        The device has tables; its directory has too few parts.
+        The directory of the device has too few parts.
     """
 
     def __init__(self, groups: Sequence[TableGroup], device: Device, share: int,
                  memory: SlotMemory) -> None:
-        if device.tables:
-            raise Error(f"the device has tables already ({len(device.tables)}): open one for the "
-                        f"collection alone, or unregister them")
         geometry, parts = device.geometry, share
         while parts < share * len(groups):
             parts *= 2
