@@ -45,6 +45,7 @@ def test_contents(built):
             name for name in names if name.endswith("METADATA"))).decode())
     assert {name.split("/")[0] for name in names} == {
         "hotrow", "hotrow_rtl", "hotrow_sim", "hotrow_explore", "hotrow_boards",
+        "hotrow_program",
         f"hotrow-{metadata['Version']}.dist-info"}
     for needed in ("hotrow/traces/sample.tsv", "hotrow/py.typed", "hotrow/contract/geometry.py",
                    "hotrow_explore/data/systems.toml", "hotrow_explore/benchmarks/ecp5.json",

@@ -138,6 +138,17 @@ def test_interrupt(install):
     assert not shown
 
 
+def test_an_interrupt_while_the_program_loads(tmp_path):
+    """Nothing but the program's own module is loaded before it can end without a traceback."""
+    (tmp_path / "numpy.py").write_text("raise KeyboardInterrupt")
+    code = ("import sys; before = {*sys.modules}; import hotrow_program;"
+            "print({*sys.modules} - before); sys.exit(hotrow_program.main())")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path},
+                          capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "{'hotrow_program'}\n", "")
+
+
 def test_version(capsys):
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"hotrow {hotrow.__version__}\n"
@@ -161,7 +172,8 @@ def test_help(arguments, capsys):
 
 
 def test_the_installed_program():
-    done = subprocess.run([sys.executable, "-m", "hotrow.command.cli", "doctor", "--json"],
+    code = "import sys; from hotrow_program import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code, "doctor", "--json"],
                           capture_output=True, text=True)
     assert done.returncode in (0, 1) and json.loads(done.stdout)["found"]
 

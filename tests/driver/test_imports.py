@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"hotrow_rtl": "rtl", "hotrow_sim": "sim", "hotrow_boards": "boards",
-            "hotrow_explore": "sim", "hotrow": "sw_driver"}
+            "hotrow_explore": "sim", "hotrow": "sw_driver", "hotrow_program": "sw_driver"}
 OURS = set(PACKAGES)
 FORBIDDEN = {
     "hotrow": OURS - {"hotrow"},
