@@ -36,21 +36,20 @@ def run(arguments) -> int:
     """Train twice, compare, project, and print the story or one JSON object."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see hotrow.torch.training.cli
     from hotrow.command.terminal import Steps, console, print_json
-    from hotrow.contract.geometry import preset
     from hotrow.memory.transport import find_transport
 
     given = {field.name: getattr(arguments, field.name) for field in fields(TrainOptions)
              if getattr(arguments, field.name) is not None}
     options = replace(TrainOptions(**given), timeline=None)
     find_transport(options.transport)  # before the minutes of the software
-    preset(options.preset)
+    trace = options.open_trace()  # before PyTorch is loaded
     from hotrow.torch.training.report import print_tables
     from hotrow.torch.training.train import train
 
     results = []
     for number, transport in enumerate(dict.fromkeys((SOFTWARE, options.transport)), 1):
         with Steps() as steps:
-            results.append(train(replace(options, transport=transport), steps))
+            results.append(train(replace(options, transport=transport), steps, trace))
         if not arguments.json:
             console().print(f"[bold]{number}. " + (
                 "hotrow's software on this machine" if transport == SOFTWARE else

@@ -71,7 +71,7 @@ def test_different_tables_are_a_failure(capsys, monkeypatch):
     from hotrow.torch.training import train
 
     plain = train.train
-    monkeypatch.setattr(train, "train", lambda options, steps: plain(options, steps) | {
+    monkeypatch.setattr(train, "train", lambda options, *given: plain(options, *given) | {
         "table_sha256": options.transport})
     code, shown, _ = demo(capsys, "--transport", "model", *QUICK)
     assert code == 1 and "DIFFERENT" in shown

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -217,6 +219,22 @@ def test_bad_files_are_one_line(hotrow, tmp_path, content, message):
 def test_options_are_refused_before_the_trace_is_read(hotrow, monkeypatch, options, message):
     monkeypatch.setattr("hotrow.torch.training.options.open_trace", None)
     expect_refusal(hotrow, ["--trace", "log.tsv", *options], message)
+
+
+@pytest.mark.parametrize("line", [
+    "train --mode wrong", "train --transport nosuch", "train --preset nosuch", "train --dim 5",
+    "train --batch-size 1000000", "train --timeline /nowhere/t.json", "train --dim 400000000",
+    "demo --trace nosuch", "demo --batch-size 1000000", "bench train --transport nosuch",
+    "bench host --trace nosuch"])
+def test_a_mistake_is_answered_before_pytorch_is_loaded(line):
+    code = ("import sys; from hotrow.command.cli import main; code = main(sys.argv[1:]);"
+            "sys.exit('it is loaded' if 'torch' in sys.modules else code)")
+    words = line.split()
+    trace = [] if "--trace" in words else ["--trace", "zipf:1.05"]
+    done = subprocess.run([sys.executable, "-c", code, *words, *trace],
+                          capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("hotrow: error: "), done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_label_is_needed(hotrow, log):

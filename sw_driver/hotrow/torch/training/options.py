@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ...command.limits import check_batch, check_memory, check_writable
 from ...command.options import DEFAULT_PRESET, HotBudget
 from ...contract.errors import Error
 from ...contract.geometry import preset
@@ -9,7 +10,8 @@ from ...traces import Trace, open_trace
 
 MODES = ("hotline", "resident", "scratchpipe", "freqcache")
 CACHED = ("scratchpipe", "freqcache")  # a planner gives slots to the rows of coming batches
-OPTIMIZERS = ("sgd", "rowwise_adagrad")
+STATEFUL = {"sgd": False, "rowwise_adagrad": True}
+OPTIMIZERS = tuple(STATEFUL)
 COLD = ("gathered", "pooled")
 GENERATED_BATCHES = 80  # per epoch of an endless trace
 ROW_ALIGNMENT = 16  # bytes: a device moves rows in place in multiples of it
@@ -83,6 +85,7 @@ class TrainOptions:
                 if getattr(self, name):
                     raise Error(f"--{name} is for modes {' and '.join(CACHED)}, not {self.mode}: "
                                 f"add --mode {CACHED[0]}, or leave it out")
+        self._check_files()
         trace = open_trace(self.trace, self.ids, self.label, self.dense, self.bag, seed=self.seed,
                            hash_rows=self.hash_rows, any_ids=self.any_ids)
         if not trace.labelled:
@@ -90,7 +93,23 @@ class TrainOptions:
         if self.mode == "hotline" and self.total_batches(trace) < 2:
             raise Error(f"hotline learns on the first batch and needs at least 2, but {self.trace} "
                         f"gives 1 batch of {self.batch_size}: lower --batch-size")
+        self._check_fits(trace)
         return trace
+
+    def _check_files(self) -> None:
+        for path in filter(None, (self.timeline, self.checkpoint)):
+            check_writable(path)
+
+    def _check_fits(self, trace: Trace) -> None:
+        """Raise Error if memory or card are too small."""
+        row_bytes = self.row_bytes + 4 * STATEFUL[self.optimizer]
+        if self.any_ids:
+            from ...ids import IdMap  # which loads PyTorch
+
+            row_bytes += IdMap.ROW_BYTES
+        check_memory(trace, row_bytes, copies=2)
+        if self.mode != "resident":
+            check_batch(trace, self.batch_size, self.preset)
 
     def epoch_batches(self, trace: Trace) -> int:
         """Batches of one epoch."""

@@ -11,11 +11,9 @@ import torch
 from torch import nn
 
 from ... import device as driver
-from ...command.limits import check_batch, check_memory, check_writable
 from ...command.terminal import Steps
 from ...contract.errors import Error
 from ...device import Device
-from ...ids import IdMap
 from ...timeline import Timeline
 from ...traces.trace import Samples, Trace
 from ..collection.id_maps import KEPT
@@ -63,17 +61,10 @@ def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> di
     Error
     """
     trace = trace or options.open_trace()
-    state_bytes = 4 * bool(OPTIMIZERS[options.optimizer].state)
-    map_bytes = IdMap.ROW_BYTES * bool(options.any_ids)
-    check_memory(trace, options.row_bytes + state_bytes + map_bytes, copies=2)
-    if options.mode != "resident":
-        check_batch(trace, options.batch_size, options.preset)
     ahead = options.depth - 1 + options.look_ahead
     if options.any_ids and ahead > KEPT:
         raise Error(f"--any-ids takes at most {KEPT} batches ahead, and --depth {options.depth} "
                     f"with --look-ahead {options.look_ahead} is {ahead}: lower --depth")
-    for path in filter(None, (options.timeline, options.checkpoint)):
-        check_writable(path)
     with ExitStack() as held:
         device = None
         if options.mode != "resident":
