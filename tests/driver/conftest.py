@@ -140,10 +140,23 @@ def tables(device):
 def register_tables(device, rows=ROWS, dim=DIM):
     tables = []
     for number, count in enumerate(rows):
-        weights = hotrow.empty((count, dim), np.float32)
+        weights = device.regions.empty((count, dim), np.float32)
         weights[:] = np.arange(count * dim).reshape(count, dim) + 10_000 * number
         tables.append(device.register_table(weights, name=f"t{number}"))
     return tables
+
+
+def answers(device, samples=60):
+    """Results of commands of both queues on three tables, then the tables' weights."""
+    tables, ids = register_tables(device), random_ids(samples, seed=6)
+    assert usable(device, tables)
+    device.observe(ids)
+    hot = device.harvest(k=20)
+    device.install(hot)
+    split = device.split(ids)
+    device.scatter(hot, 3 * device.gather(hot))
+    return [np.array(each) for each in (
+        hot.row, hot.count, split.slots, split.misses.row, *(t.weights for t in tables))]
 
 
 def random_ids(samples, seed, rows=ROWS):

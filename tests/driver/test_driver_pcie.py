@@ -22,7 +22,7 @@ from hotrow.transports.pcie.vfio import MAP, REGION, UNMAP, VfioFunction, VfioMe
 from hotrow_rtl.config import preset
 from hotrow_sim.model import Device as Model
 
-from tests.driver.conftest import random_ids, register_tables, usable
+from tests.driver.conftest import answers, register_tables, usable
 from tests.driver.links import LateCard, declared_transports
 
 ADDRESS = "0000:01:00.0"
@@ -248,18 +248,9 @@ def test_functions_that_vfio_does_not_give(function, call, number, advice):
 
 
 def program(transport):
-    """Commands of both queues; what they give."""
+    """What commands on a card give."""
     with Device(transport, 60, 4, 1 << 20) as device:
-        tables = register_tables(device)
-        assert usable(device, tables)
-        ids = random_ids(200, seed=6)
-        device.observe(ids)
-        hot = device.harvest(k=30)
-        device.install(hot)
-        split = device.split(ids)
-        device.scatter(hot, 3 * device.gather(hot))
-        return [np.array(each) for each in (
-            hot.row, hot.count, split.slots, split.misses.row, *(t.weights for t in tables))]
+        return answers(device, samples=200)
 
 
 @pytest.mark.parametrize("name", ["tiny", "ecp5"])

@@ -23,7 +23,7 @@ from hotrow_sim.pcie.configuration import BAR_BYTES
 from hotrow_sim.pcie.messages import Command
 from hotrow_sim.pcie.server import CardServer
 
-from tests.driver.conftest import DIM, ROWS, random_ids, register_tables, usable
+from tests.driver.conftest import answers, register_tables, usable
 from tests.driver.links import ROOT, VFIO_USER, declared_transports
 from tests.support.pcie.served_card import served_card
 from tests.support.pcie.vfio_user_client import Client
@@ -72,22 +72,9 @@ def test_a_function_describes_itself(client):
 
 
 def program(specification, **options):
-    """Commands of both queues; what they give."""
+    """What commands on a card give."""
     with hotrow.open(specification, timeout=300, ring_entries=4, **options) as device:
-        tables = []
-        for number, rows in enumerate(ROWS):
-            weights = device.regions.empty((rows, DIM), np.float32)
-            weights[:] = np.arange(rows * DIM).reshape(rows, DIM) + 10_000 * number
-            tables.append(device.register_table(weights, name=f"t{number}"))
-        assert usable(device, tables)
-        ids = random_ids(60, seed=6)
-        device.observe(ids)
-        hot = device.harvest(k=20)
-        device.install(hot)
-        split = device.split(ids)
-        device.scatter(hot, 3 * device.gather(hot))
-        return [np.array(each) for each in (
-            hot.row, hot.count, split.slots, split.misses.row, *(t.weights for t in tables))]
+        return answers(device)
 
 
 def check(path, **options):
