@@ -42,6 +42,11 @@ WAKING = (("sdram_dfii_control", 12), ("wait", 300), ("sdram_dfii_control", 14),
           ("sdram_dfii_pi0_command", 15), ("sdram_dfii_pi0_command_issue", 1))
 CONTROLLER = Controller(DRAM, "", {name: (16 * at, 2 if name.endswith("data") else 1)
                                    for at, name in enumerate(NAMES)}, CONSTANTS, WAKING)
+# A PHY without a detector of bursts, whose writes have bitslips.
+ARTIX_NAMES = [name for name in NAMES if "burstdet" not in name] + [
+    "ddrphy_rst", "ddrphy_wdly_dq_bitslip_rst", "ddrphy_wdly_dq_bitslip"]
+ARTIX = replace(CONTROLLER, registers={
+    name: (16 * at, 2 if name.endswith("data") else 1) for at, name in enumerate(ARTIX_NAMES)})
 ALL_RIGHT = (0, 0, DELAYS)
 UNLIKE = (1, 2, 3), (2, 4, 4)
 
@@ -55,21 +60,26 @@ class Chips:
         Per lane, (bitslip, first delay, delays) at which reads return the right data.
     bursts : sequence
         Per lane, (first delay, delays) at which bursts are detected; None for never.
+    writes : sequence, optional
+        Per lane, the bitslip of the writes with which the right data are stored.
+    controller : Controller
 
     Attributes
     ----------
     registers : dict
         Last values by name, a list for each register.
-    delays, slips : list of int
+    delays, slips, write_slips : list of int
         Setting of each lane.
     written : list of (str, int, int)
         All writes: register, value, cycle.
     """
 
-    def __init__(self, windows, bursts):
-        self.windows, self.bursts = windows, bursts
-        self.registers = {name: [0] * CONTROLLER.registers[name][1] for name in NAMES}
+    def __init__(self, windows, bursts, writes=None, controller=CONTROLLER):
+        self.windows, self.bursts, self.writes = windows, bursts, writes
+        self.names = list(controller.registers)
+        self.registers = {name: [0] * size for name, (_, size) in controller.registers.items()}
         self.delays, self.slips, self.written = [5] * LANES, [3] * LANES, []
+        self.write_slips, self.stored = [1] * LANES, [True] * LANES
         self.columns, self.row = {}, None
 
     def read(self, word):
@@ -92,6 +102,10 @@ class Chips:
                     self.slips[lane] = 0
                 case "ddrphy_rdly_dq_bitslip":
                     self.slips[lane] = (self.slips[lane] + 1) % BITSLIPS
+                case "ddrphy_wdly_dq_bitslip_rst":
+                    self.write_slips[lane] = 0
+                case "ddrphy_wdly_dq_bitslip":
+                    self.write_slips[lane] = (self.write_slips[lane] + 1) % BITSLIPS
         if name == "ddrphy_burstdet_clr":
             self.registers["ddrphy_burstdet_seen"][0] = 0
         if name.endswith("command_issue"):
@@ -99,7 +113,7 @@ class Chips:
 
     def _named(self, word):
         number, part = divmod(4 * word, 16)
-        return NAMES[number], part // 4
+        return self.names[number], part // 4
 
     def _command(self, pins):
         command = self.registers[pins + "command"][0]
@@ -115,6 +129,9 @@ class Chips:
                 assert self.row == 0 and pins == "sdram_dfii_pi1_"
                 self.columns[column] = [list(self.registers[f"sdram_dfii_pi{phase}_wrdata"])
                                         for phase in range(PHASES)]
+                if self.writes:
+                    self.stored = [each == right for each, right in zip(
+                        self.write_slips, self.writes, strict=True)]
             case 0b100101:
                 assert self.row == 0 and pins == "sdram_dfii_pi0_"
                 self._answer(self.columns[column])
@@ -124,10 +141,11 @@ class Chips:
     def _answer(self, words):
         for lane, (window, burst) in enumerate(zip(self.windows, self.bursts, strict=True)):
             delay = self.delays[lane]
-            if burst and burst[0] <= delay < burst[0] + burst[1]:
+            if not self.writes and burst and burst[0] <= delay < burst[0] + burst[1]:
                 self.registers["ddrphy_burstdet_seen"][0] |= 1 << lane
             slip, first, count = window
-            spoil = 0 if slip == self.slips[lane] and first <= delay < first + count else 0xFF
+            spoil = 0 if (slip == self.slips[lane] and first <= delay < first + count
+                          and self.stored[lane]) else 0xFF
             mask, kept = 0xFF00FF << 8 * lane, ~(0xFF00FF << 8 * lane)
             for phase, values in enumerate(words):
                 found = self.registers[f"sdram_dfii_pi{phase}_rddata"]
@@ -136,9 +154,10 @@ class Chips:
 
 
 @functools.cache
-def play(windows, bursts=(ALL_RIGHT[1:],) * LANES):
+def play(windows, bursts=(ALL_RIGHT[1:],) * LANES, writes=None):
     """Bring up chips with these windows; return the model, and whether the unit became ready."""
-    program, chips = bring_up(CONTROLLER), Chips(windows, bursts)
+    controller = ARTIX if writes else CONTROLLER
+    program, chips = bring_up(controller), Chips(windows, bursts, writes, controller)
     levelling, sequencer = Levelling(program), Sequencer(program)
     top = Module()
     top.submodules.levelling, top.submodules.sequencer = levelling, sequencer
@@ -181,6 +200,22 @@ def test_the_middle_of_the_window_is_set(windows, delays):
     assert chips.registers["ddrctrl_init_error"] == [0]
     assert chips.registers["ddrphy_dly_sel"] == [0]
     assert chips.registers["sdram_dfii_control"] == [CONSTANTS["DFII_CONTROL_SEL"]]
+
+
+@pytest.mark.parametrize("writes", [
+    (0, 2), pytest.param((2, 0), marks=pytest.mark.slow)])
+def test_the_writes_of_each_lane_are_delayed(writes):
+    """The PHY of an Artix-7: no burst is detected, and a lane's data come a period too early."""
+    chips, ready = play(UNLIKE, writes=writes)
+    assert ready and chips.delays == [3, 5] and tuple(chips.write_slips) == writes
+    assert chips.slips == [slip for slip, _, _ in UNLIKE]
+    assert [value for name, value, _ in chips.written if name == "ddrphy_rst"] == [1, 0]
+
+
+@pytest.mark.slow
+def test_writes_that_are_never_right():
+    chips, ready = play(UNLIKE, writes=(0, 1))
+    assert not ready and chips.registers["ddrctrl_init_error"] == [1]
 
 
 def test_the_chips_are_woken_first_with_all_waits():
@@ -259,6 +294,17 @@ def test_the_program_of_a_board():
     with pytest.raises(ValueError, match=r"have \d+ bytes, not 4096"):
         generate(replace(board.dram, chip_bytes=4096, memory_bytes=4096),
                  "LFE5UM5G-85F-8BG554C", 100, 50)
+
+
+@needs_litedram
+@pytest.mark.slow
+def test_the_program_of_an_artix():
+    dram = Dram(phy="A7DDRPHY", chip="MT41K512M16", lanes=2, chip_bytes=1 << 30)
+    made = generate(dram, "xc7a200tfbg484-2", 200, 50)
+    program = bring_up(made)
+    assert (program.delays, program.bitslips, program.writes) == (32, 8, 4)
+    assert "burstdet" not in made.verilog and "IDELAYE2" in made.verilog
+    assert len(program.entries) == len(Section)
 
 
 @needs_litedram

@@ -11,6 +11,7 @@ MODULE = "litedram"
 PORT = "card"  # name of the controller's port
 MODULES = ("litedram", "liteeth", "litescope")  # imports of the generator
 _PHYS = {"DDR3": "ECP5DDRPHY", "SDR": "GENSDRPHY"}  # LiteDRAM's, by kind of memory
+_DELAY_HZ = 200e6  # clock of the delays of an Artix-7's pins
 # Of the data bus, per word of the port: a burst of DDR3, or single transfers that LiteDRAM joins.
 _TRANSFERS = {"DDR3": 8, "SDR": 4}
 
@@ -23,6 +24,8 @@ class Dram:
     ----------
     memtype : str
         "DDR3" or "SDR".
+    phy : str
+        Class of the PHY in LiteDRAM; empty for that of an ECP5.
     chip : str
         Class of the chips in LiteDRAM.
     lanes : int
@@ -38,6 +41,7 @@ class Dram:
     """
 
     memtype: str = "DDR3"
+    phy: str = ""
     chip: str
     lanes: int
     chip_bytes: int
@@ -86,7 +90,7 @@ class Controller:
 
 
 def generate(dram: Dram, device: str, input_mhz: int, clock_mhz: int) -> Controller:
-    """Generate the controller for a board with an ECP5.
+    """Generate the controller for a board.
 
     Parameters
     ----------
@@ -94,23 +98,27 @@ def generate(dram: Dram, device: str, input_mhz: int, clock_mhz: int) -> Control
     device : str
         Part number of the FPGA, with package and grade.
     input_mhz, clock_mhz : int
-        Frequencies of the board's oscillator and of the card. DDR3 runs at twice the latter, SDR
-        at the same.
+        Frequencies of the board's oscillator and of the card. DDR3 runs at twice the latter on an
+        ECP5, at four times on a Xilinx FPGA, SDR at the same.
 
     Raises
     ------
     ValueError
         If the generator is missing or fails.
     """
+    if dram.phy:
+        of_device = {"speedgrade": -int(device[-1]), "iodelay_clk_freq": _DELAY_HZ,
+                     "cmd_latency": 0}
+    else:
+        of_device = {"device": device, "init_clk_freq": 25e6}
     return run_generator(["-m", "litedram.gen"], dram, {
-        **base_configuration(dram, clock_mhz), "device": device, "input_clk_freq": input_mhz * 1e6,
-        "init_clk_freq": 25e6})
+        **base_configuration(dram, clock_mhz), "input_clk_freq": input_mhz * 1e6, **of_device})
 
 
 def base_configuration(dram: Dram, clock_mhz: int) -> dict:
     """The part of the generator's configuration that does not depend on the FPGA."""
     return {"cpu": None, "memtype": dram.memtype, "sdram_module": dram.chip,
-            "sdram_module_nb": dram.lanes, "sdram_rank_nb": 1, "sdram_phy": _PHYS[dram.memtype],
+            "sdram_module_nb": dram.lanes, "sdram_rank_nb": 1, "sdram_phy": dram.phy or _PHYS[dram.memtype],
             "sys_clk_freq": clock_mhz * 1e6, "user_ports": {PORT: {
                 "type": "axi", "id_width": 1, "data_width": 8 * dram.word_bytes}}}
 

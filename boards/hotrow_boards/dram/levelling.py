@@ -61,8 +61,8 @@ class WidestWindow(wiring.Component):
 class Levelling(wiring.Component):
     """Request the sections of a bring-up, once after reset.
 
-    On each lane the unit probes every delay at every bitslip and sets the middle of the widest
-    window; at the end it probes all lanes once more.
+    On each lane the unit probes every delay at every bitslip, for every delay of the writes if the
+    PHY has some, and sets the middle of the widest window; at the end it probes all lanes once more.
 
     Parameters
     ----------
@@ -77,7 +77,8 @@ class Levelling(wiring.Component):
 
     Timing
     ------
-    `delays` * `bitslips` probes per lane, each followed by a section that sets the next delay.
+    `delays` * `bitslips` * `writes` probes per lane, each followed by a section that sets the next
+    delay.
     """
 
     def __init__(self, program: Program):
@@ -92,9 +93,11 @@ class Levelling(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         program, lane = self.program, self.lane
-        m.submodules.window = window = WidestWindow(program.delays, program.bitslips)
-        delay, bitslip = Signal(range(program.delays)), Signal(range(program.bitslips))
-        last_delay, last_slip = delay == program.delays - 1, bitslip == program.bitslips - 1
+        slips = program.bitslips * program.writes  # the upper bits of `bitslip` are of the writes
+        m.submodules.window = window = WidestWindow(program.delays, slips)
+        delay, bitslip = Signal(range(program.delays)), Signal(range(slips))
+        last_delay, last_slip = delay == program.delays - 1, bitslip == slips - 1
+        wraps = (bitslip % program.bitslips == program.bitslips - 1) & (program.writes > 1)
         last_lane = lane == program.lanes - 1
         m.d.comb += [window.delay.eq(delay), window.bitslip.eq(bitslip),
                      window.passed.eq(~self.mismatch)]
@@ -122,6 +125,10 @@ class Levelling(wiring.Component):
                 m.d.sync += [delay.eq(0), bitslip.eq(bitslip + 1)]
                 with m.If(last_slip):
                     m.next = "SET"
+                with m.Elif(wraps):
+                    m.next = "NEXT_WRITE"
+            with m.State("NEXT_WRITE"):
+                run(Section.NEXT_WRITE, "TRY")
             with m.State("SET"):
                 with m.If(window.found), run(Section.RESTART, "SET_SLIP"):
                     m.d.sync += [delay.eq(0), bitslip.eq(0)]
@@ -132,6 +139,10 @@ class Levelling(wiring.Component):
                     m.next = "SET_DELAY"
                 with m.Else(), run(Section.NEXT_SLIP, "SET_SLIP"):
                     m.d.sync += bitslip.eq(bitslip + 1)
+                    with m.If(wraps):
+                        m.next = "SET_WRITE"
+            with m.State("SET_WRITE"):
+                run(Section.NEXT_WRITE, "SET_SLIP")
             with m.State("SET_DELAY"):
                 with m.If(delay != window.middle), run(Section.NEXT_DELAY, "SET_DELAY"):
                     m.d.sync += delay.eq(delay + 1)

@@ -15,7 +15,10 @@ from .controller import Controller
 _SETTLE = 16  # cycles until a command is done and its data can be read
 _SYNCHRONISE = 0xFF  # selects all lanes: pauses their DQS and restarts it in phase
 _COLUMNS = (0, 8)  # of the test bursts
+_RESET = 1000  # cycles of a PHY's reset, and after it
 _WORD = 32  # bits of a register
+_WRITES = "ddrphy_wdly_dq_bitslip"  # register of a PHY whose writes have bitslips
+_SLIPS = 2  # of writes in a period of the chips
 
 
 class Step(IntEnum):
@@ -33,12 +36,13 @@ class Section(IntEnum):
     """Sections of the program, in the order of the ROM."""
 
     WAKE = 0  # initialise the chips and write the test patterns
-    RESTART = 1  # set delay and bitslip of the lane to 0
+    RESTART = 1  # set delay and bitslips of the lane to 0
     NEXT_SLIP = 2  # set the delay to 0 and increment the bitslip
     NEXT_DELAY = 3  # increment the delay
-    PROBE = 4  # read the test patterns
-    OPEN = 5  # hand the chips to the controller, which opens its ports
-    REFUSE = 6  # report an error and keep the ports closed
+    NEXT_WRITE = 4  # write the lane a period of the chips later, and the test patterns again
+    PROBE = 5  # read the test patterns
+    OPEN = 6  # hand the chips to the controller, which opens its ports
+    REFUSE = 7  # report an error and keep the ports closed
 
 
 step = data.StructLayout({"kind": Step, "register": 14, "value": _WORD})
@@ -56,6 +60,8 @@ class Program:
         Address of each `Section`.
     lanes, delays, bitslips : int
         Numbers of each.
+    writes : int
+        Periods by which the PHY can delay the writes of a lane, 0 among them.
     masks : tuple of int
         Bits of each lane in a data register.
     """
@@ -65,6 +71,7 @@ class Program:
     lanes: int
     delays: int
     bitslips: int
+    writes: int
     masks: tuple
 
 
@@ -77,9 +84,10 @@ def bring_up(controller: Controller) -> Program:
     for section in Section:
         entries.append(len(words))
         words += [*getattr(maker, section.name.lower())(), maker.word(Step.END)]
+    bitslips = controller.constants.get("SDRAM_PHY_BITSLIPS", 1)
+    writes = bitslips // _SLIPS if _WRITES in controller.registers else 1
     return Program(tuple(words), tuple(entries), lanes,
-                   controller.constants.get("SDRAM_PHY_DELAYS", 1),
-                   controller.constants.get("SDRAM_PHY_BITSLIPS", 1), tuple(masks))
+                   controller.constants.get("SDRAM_PHY_DELAYS", 1), bitslips, writes, tuple(masks))
 
 
 class _Maker:
@@ -110,7 +118,7 @@ class _Maker:
     def restart(self):
         return ()
 
-    next_slip = next_delay = probe = restart
+    next_slip = next_delay = next_write = probe = restart
 
     def open(self):
         yield self.write("sdram_dfii_control", self.constants["DFII_CONTROL_SEL"])
@@ -126,6 +134,8 @@ class _Levelled(_Maker):
 
     def __init__(self, controller):
         super().__init__(controller)
+        self.detects = "ddrphy_burstdet_seen" in controller.registers
+        self.slips = _WRITES in controller.registers
         self.phases = range(self.constants["SDRAM_PHY_PHASES"])
         chosen = random.Random(1)
         self.patterns = {column: {
@@ -148,7 +158,14 @@ class _Levelled(_Maker):
         return self.command(0, 0, "RAS", "WE", "CS")
 
     def wake(self):
+        if "ddrphy_rst" in self.controller.registers:
+            for value in (1, 0):
+                yield self.write("ddrphy_rst", value)
+                yield self.word(Step.WAIT, value=_RESET)
         yield from super().wake()
+        yield from self.write_patterns()
+
+    def write_patterns(self):
         yield from self.activate()
         for column, pattern in self.patterns.items():
             for phase, values in pattern.items():
@@ -161,27 +178,37 @@ class _Levelled(_Maker):
     def adjust(self, *registers):
         """Pulse delay registers of the lane."""
         yield self.word(Step.SELECT_LANE, "ddrphy_dly_sel")
-        yield from (self.write(f"ddrphy_rdly_dq_{register}", 1) for register in registers)
+        yield from (self.write(register, 1) for register in registers)
         for lanes in (0, _SYNCHRONISE, 0):
             yield self.write("ddrphy_dly_sel", lanes)
         yield self.word(Step.WAIT, value=_SETTLE)
 
     def restart(self):
-        return self.adjust("rst", "bitslip_rst")
+        yield from self.adjust("ddrphy_rdly_dq_rst", "ddrphy_rdly_dq_bitslip_rst",
+                               *([f"{_WRITES}_rst"] if self.slips else []))
+        if self.slips:
+            yield from self.write_patterns()
 
     def next_slip(self):
-        return self.adjust("rst", "bitslip")
+        return self.adjust("ddrphy_rdly_dq_rst", "ddrphy_rdly_dq_bitslip")
 
     def next_delay(self):
-        return self.adjust("inc")
+        return self.adjust("ddrphy_rdly_dq_inc")
+
+    def next_write(self):
+        if self.slips:
+            yield from self.adjust(*[_WRITES] * _SLIPS)
+            yield from self.write_patterns()
 
     def probe(self):
         yield from self.activate()
         for column, pattern in self.patterns.items():
-            yield self.write("ddrphy_burstdet_clr", 1)
+            if self.detects:
+                yield self.write("ddrphy_burstdet_clr", 1)
             yield from self.command(
                 self.constants["SDRAM_PHY_RDPHASE"], column, "CAS", "CS", "RDDATA")
-            yield self.word(Step.EXPECT_LANE, "ddrphy_burstdet_seen")
+            if self.detects:
+                yield self.word(Step.EXPECT_LANE, "ddrphy_burstdet_seen")
             for phase, values in pattern.items():
                 for part, value in enumerate(values):
                     yield self.word(Step.EXPECT, f"sdram_dfii_pi{phase}_rddata", value, part)
