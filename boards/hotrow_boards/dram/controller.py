@@ -118,7 +118,8 @@ def generate(dram: Dram, device: str, input_mhz: int, clock_mhz: int) -> Control
 def base_configuration(dram: Dram, clock_mhz: int) -> dict:
     """The part of the generator's configuration that does not depend on the FPGA."""
     return {"cpu": None, "memtype": dram.memtype, "sdram_module": dram.chip,
-            "sdram_module_nb": dram.lanes, "sdram_rank_nb": 1, "sdram_phy": dram.phy or _PHYS[dram.memtype],
+            "sdram_module_nb": dram.lanes, "sdram_rank_nb": 1,
+            "sdram_phy": dram.phy or _PHYS[dram.memtype],
             "sys_clk_freq": clock_mhz * 1e6, "user_ports": {PORT: {
                 "type": "axi", "id_width": 1, "data_width": 8 * dram.word_bytes}}}
 

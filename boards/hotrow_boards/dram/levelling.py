@@ -61,8 +61,8 @@ class WidestWindow(wiring.Component):
 class Levelling(wiring.Component):
     """Request the sections of a bring-up, once after reset.
 
-    On each lane the unit probes every delay at every bitslip, for every delay of the writes if the
-    PHY has some, and sets the middle of the widest window; at the end it probes all lanes once more.
+    On each lane the unit probes every delay at every bitslip, and that for every delay of the
+    writes. It sets the middle of the widest window; at the end it probes all lanes once more.
 
     Parameters
     ----------
