@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotrow_boards.tools import run, tool
+from hotrow_rtl.export.openxc7 import MAPPING
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,9 @@ _CELLS = {  # cell type: resource, units of it that one cell takes
     "URAM288": ("uram", 1),
 }
 _DIGITS = re.compile(r"(?<=\D)\d+")
-# `abc9`, which `synth_xilinx` uses, did not finish one module of the widest card in 15 minutes.
-_SCRIPT = """\
+_SCRIPT = f"""\
 read_verilog -sv core.v
-synth_xilinx {options} -noiopad -noclkbuf -nowidelut -top {top} -run begin:map_luts
-opt_expr -mux_undef -noclkinv
-abc -lut 6
-techmap -map +/xilinx/lut_map.v -map +/xilinx/cells_map.v -D LUT_WIDTH=6
-opt_clean -purge
+{MAPPING}\
 blackbox =A:whitebox
 write_json netlist.json
 """
@@ -90,7 +86,8 @@ def map_modules(verilog: str, top: str, folder: Path, device: Device) -> dict:
         If Yosys is missing or fails.
     """
     (folder / "core.v").write_text(verilog)
-    (folder / "area.ys").write_text(_SCRIPT.format(top=top, options=device.options))
+    (folder / "area.ys").write_text(_SCRIPT.format(
+        top=top, options=f"{device.options} -noiopad -noclkbuf"))
     run([tool("yosys"), "-q", "-s", "area.ys"], folder, "area.log")
     netlist = json.loads((folder / "netlist.json").read_text())
     return {name: module for name, module in netlist["modules"].items()

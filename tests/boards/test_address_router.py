@@ -62,7 +62,7 @@ def spans(rng):
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_bursts_reach_their_memory(seed):
-    """With few ids, so that bursts of one id go to both memories; data may come before addresses."""
+    """With few ids, so that bursts of one id go to both memories; data may precede addresses."""
     rng, bench = np.random.default_rng(seed), RoutersBench(seed)
     expected, bursts = np.zeros((2, SIZE), np.uint8), []
     for memory, at, beats in spans(rng):

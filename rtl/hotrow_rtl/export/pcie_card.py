@@ -1,5 +1,7 @@
 """The accelerator with its PCI Express bridge, with the stream of LitePCIe's PHY as pins."""
 
+from dataclasses import dataclass
+
 from amaranth.hdl import Value
 
 from ..config import Config
@@ -14,10 +16,31 @@ TIMEOUT_MS = 50  # of a read; the host may change its own, which this one does n
 STATIC = ("id", "max_request_size", "max_payload_size")  # 16 bits each, set by the host once
 STREAM = ("dat", "be", "last", "valid", "ready")  # of the PHY's `sink` and `source`
 _BRIDGE = "hotrow_bridge"
+HOST = "host_"  # prefix of the names of buses between a memory of the card and the bridge
 
 
-def card_files(config: Config) -> dict[str, str]:
-    """`card.v`, `bridge.v` and the core's Verilog.
+@dataclass(frozen=True)
+class CardMemory:
+    """A module between the accelerator's masters and the bridge.
+
+    Parameters
+    ----------
+    module : str
+        With clk, rst, the ports of the masters, the same ports to the bridge, with `HOST` before
+        their names, and `pins`.
+    verilog : str
+        Its text.
+    pins : tuple of (str, int, str)
+        Direction, bits and name of each further port, which is a pin of the card, too.
+    """
+
+    module: str
+    verilog: str
+    pins: tuple = ()
+
+
+def card_files(config: Config, memory: CardMemory | None = None) -> dict[str, str]:
+    """`card.v`, `bridge.v`, the core's Verilog, and `memory.v` if the card has a memory.
 
     Raises
     ------
@@ -29,23 +52,45 @@ def card_files(config: Config) -> dict[str, str]:
                          f"{config.name} has {config.bus_bytes}: take another preset, or set "
                          "bus_bytes")
     found = buses(config)
-    return {"card.v": _card(config, found), "bridge.v": _bridge(found),
-            f"{config.name}.v": emit(config)}
+    return {"card.v": _card(config, found, memory), "bridge.v": _bridge(found),
+            f"{config.name}.v": emit(config), **({"memory.v": memory.verilog} if memory else {})}
 
 
-def _bridge(found):
-    """Verilog of the bridge from the accelerator to the PHY, with the core's port names."""
+def between_masters(make, name: str, found: list, prefixes: tuple = ("",)) -> str:
+    """Verilog of a component at the accelerator's masters, with the core's port names.
+
+    Parameters
+    ----------
+    make : callable
+        Given the signatures of the masters that read and of those that write, returns a component
+        with members `read_0`, ... and `write_0`, ... for them.
+    name : str
+        Of the module.
+    found : list of Bus
+        The accelerator's interfaces.
+    prefixes : tuple of str
+        Of the names of such members; a component may have several of each.
+    """
     masters = [bus for bus in found if bus.master]
     readers, writers = ([bus for bus in masters if getattr(bus, half)]
                         for half in ("reads", "writes"))
-    [control] = [bus for bus in found if bus.name == CONTROL]
-    bridge = Bridge([_signature(AXI4Read, bus, "ARID") for bus in readers],
-                    [_signature(AXI4Write, bus, "AWID") for bus in writers], control.address_bits)
-    names = {**{f"read_{n}": bus.name for n, bus in enumerate(readers)},
-             **{f"write_{n}": bus.name for n, bus in enumerate(writers)}, "registers": CONTROL}
+    component = make([_signature(AXI4Read, bus, "ARID") for bus in readers],
+                     [_signature(AXI4Write, bus, "AWID") for bus in writers])
+    names = {f"{prefix}{kind}_{n}": prefix + bus.name for prefix in prefixes
+             for kind, of_kind in (("read", readers), ("write", writers))
+             for n, bus in enumerate(of_kind)}
+    names["registers"] = CONTROL
     ports = {"_".join([names.get(path[0], path[0]), *map(str, path[1:])]):
-             (Value.cast(value), None) for path, _, value in bridge.signature.flatten(bridge)}
-    return to_verilog(bridge, _BRIDGE, ports)
+             (Value.cast(value), None)
+             for path, _, value in component.signature.flatten(component)}
+    return to_verilog(component, name, ports)
+
+
+def _bridge(found):
+    """Verilog of the bridge from the accelerator to the PHY."""
+    [control] = [bus for bus in found if bus.name == CONTROL]
+    return between_masters(lambda reads, writes: Bridge(reads, writes, control.address_bits),
+                           _BRIDGE, found)
 
 
 def _signature(kind, bus, id_signal):
@@ -53,13 +98,16 @@ def _signature(kind, bus, id_signal):
     return kind(address_width=bus.address_bits, bus_bytes=bus.data_bits // 8, id_width=bits)
 
 
-def _card(config, found):
-    """The module that joins bridge and accelerator."""
+def _card(config, found, memory):
+    """The module that joins bridge and accelerator, and a memory of the card."""
     data = 8 * config.bus_bytes
     dwords = range(config.bus_bytes // 4)
     ports = [port for bus in found for port in bus.ports]
-    wires = "\n".join(f"  wire {width(port.bits)}{port.name};" for port in ports)
+    mastered = [port for bus in found if bus.master for port in bus.ports] if memory else []
+    wires = "\n".join(f"  wire {width(port.bits)}{prefix}{port.name};" for prefix, some in (
+        ("", ports), (HOST, mastered)) for port in some)
     same = [f".{port.name}({port.name})" for port in ports]
+    to_host = [f".{port.name}({HOST if port in mastered else ''}{port.name})" for port in ports]
     constant = {"credits": f"{len(SOURCES)}'d{(1 << len(SOURCES)) - 1}",
                 "timeout": f"32'd{1000 * config.clock_mhz * TIMEOUT_MS}", "interrupt": "1'b0",
                 "msi_enable": "1'b0", "msi_address": "64'd0", "msi_data": "16'd0",
@@ -67,7 +115,17 @@ def _card(config, found):
     bridge = [f".{name}({value})" for name, value in constant.items()]
     sent = ", ".join(f"{{4{{sent[{data + lane}]}}}}" for lane in reversed(dwords))
     kept = ", ".join(f"source_be[{4 * lane}]" for lane in reversed(dwords))
-    joined = ",\n    "
+    joined, between = ",\n    ", ""
+    pins = "".join(f",\n  {direction} wire {width(bits)}{name}"
+                   for direction, bits, name in memory.pins) if memory else ""
+    if memory:
+        between = f"""\
+  {memory.module} memory (
+    .clk(clk), .rst(rst),
+    {joined.join([f".{prefix}{port.name}({prefix}{port.name})" for prefix in ("", HOST)
+                  for port in mastered]
+                 + [f".{name}({name})" for *_, name in memory.pins])});
+"""
     return f"""\
 // The accelerator and its bridge to PCI Express; the streams are those of LitePCIe's PHY.
 module {CARD_MODULE} (
@@ -86,7 +144,7 @@ module {CARD_MODULE} (
   input wire [{config.bus_bytes - 1}:0] source_be,
   input wire source_last,
   input wire source_valid,
-  output wire source_ready
+  output wire source_ready{pins}
 );
   // A beat: its data, a bit for each double word, whether it is the last one.
   wire [{data + len(dwords)}:0] sent;
@@ -100,7 +158,8 @@ module {CARD_MODULE} (
     .max_read_bytes(max_request_size), .max_payload_bytes(max_payload_size),
     .sent_payload(sent), .sent_valid(sink_valid), .sent_ready(sink_ready),
     .received_payload(received), .received_valid(source_valid), .received_ready(source_ready),
-    {joined.join(bridge + same)});
+    {joined.join(bridge + to_host)});
+{between}\
   {TOP_MODULE} core (
     .clk(clk), .rst(rst), .interrupt(interrupt),
     {joined.join(same)});

@@ -1,7 +1,8 @@
 """A program that writes the Verilog of LitePCIe's PHY with its stream as pins; `nitefury` runs it.
 
-The card's clock comes from the PHY's MMCM. The PHY has the crossing between it and the user clock
-of the hard block: FIFOs with Gray counters, in both directions.
+The card's clock comes from the PHY's MMCM, or, if the description has no frequency for it, from
+outside with a reset. The PHY has the crossing between it and the user clock of the hard block:
+FIFOs with Gray counters, in both directions.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from migen.genlib.resetsync import AsyncResetSynchronizer
 STATIC = ("id", "max_request_size", "max_payload_size")  # 16 bits each, set by the host once
 
 
-def pins(lanes, width):
+def pins(lanes, width, own_clock):
     """The pins of the module."""
     stream = [("dat", width), ("be", width // 8), ("last", 1), ("valid", 1), ("ready", 1)]
     return [
@@ -28,6 +29,7 @@ def pins(lanes, width):
         *((way, 0, *(Subsignal(name, Pins(bits)) for name, bits in stream))
           for way in ("sink", "source")),
         *((name, 0, Pins(16)) for name in STATIC),
+        *((name, 0, Pins(1)) for name in (() if own_clock else ("user_rst", "link_rst"))),
     ]
 
 
@@ -35,17 +37,22 @@ class Core(Module):
     """The PHY, the clock of the card, and the interrupt of the hard block."""
 
     def __init__(self, platform, description):
-        width = description["data_width"]
-        platform.add_extension(pins(description["lanes"], width))
+        width, clock_hz = description["data_width"], description["clock_hz"]
+        platform.add_extension(pins(description["lanes"], width, clock_hz is not None))
         self.clock_domains.cd_sys = ClockDomain()
         self.submodules.phy = phy = S7PCIEPHY(
             platform, platform.request("pcie"), data_width=width, pcie_data_width=128,
             bar0_size=description["bar0_size"])
-        phy.mmcm.create_clkout(self.cd_sys, description["clock_hz"], with_reset=False)
-        self.specials += AsyncResetSynchronizer(
-            self.cd_sys, ~phy.mmcm.locked | ResetSignal("pcie"))
-        self.comb += [platform.request("clk").eq(ClockSignal("sys")),
-                      platform.request("rst").eq(ResetSignal("sys"))]
+        if clock_hz is not None:
+            phy.mmcm.create_clkout(self.cd_sys, clock_hz, with_reset=False)
+            reset = ~phy.mmcm.locked | ResetSignal("pcie")
+            self.comb += platform.request("clk").eq(ClockSignal("sys"))
+        else:
+            reset = platform.request("user_rst") | ResetSignal("pcie")
+            self.comb += [ClockSignal("sys").eq(platform.request("clk")),
+                          platform.request("link_rst").eq(ResetSignal("pcie"))]
+        self.specials += AsyncResetSynchronizer(self.cd_sys, reset)
+        self.comb += platform.request("rst").eq(ResetSignal("sys"))
         for way, given in (("sink", True), ("source", False)):
             stream, pads = getattr(phy, way), platform.request(way)
             for name in ("dat", "be", "last", "valid"):

@@ -254,7 +254,50 @@ def test_scripts_are_tcl_and_name_existing_files(core, kind, scripts, tmp_path):
         assert done.returncode == 0 and not done.stderr, done.stderr
         for path in re.findall(rf"{re.escape(str(tmp_path))}/(\S+?)[\s}}]", done.stdout + " "):
             assert path in files, f"{name} names {path}"
-        assert (nitefury.PART if kind == "nitefury" else vivado.U55C) in done.stdout
+        assert (nitefury.BOARD["part"] if kind == "nitefury" else vivado.U55C) in done.stdout
+
+
+TOOL = """\
+#!/bin/sh
+echo "$(basename $0)" "$@"
+for each; do
+  case "$before" in
+    --fasm|--output_file) echo made > $each ;;
+    -s) for name in $(sed -n 's/^write_json //p' $each); do echo {} > $name; done ;;
+  esac
+  before=$each
+done
+"""
+
+
+@needs_litepcie
+def test_the_makefile_runs_the_open_tools(core, tmp_path):
+    """Scripts replace the tools: each gets the file that the one before it wrote."""
+    make = shutil.which("make")
+    if not make:
+        pytest.skip("make is not installed")
+    files = FILES["nitefury"](TINY)
+    (tmp_path / "pcie_s7").mkdir()
+    (tmp_path / "pcie_s7" / "pipe.v").write_text("")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    for name in ("yosys", "nextpnr-xilinx", "fasm2frames", "xc7frames2bit"):
+        (tmp_path / name).write_text(TOOL)
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run([make, "-s", "PRJXRAY_DB=db"], cwd=tmp_path, capture_output=True,
+                          text=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+    part, top = nitefury.BOARD["part"], "hotrow_nitefury"
+    assert done.stdout.splitlines() == [
+        "yosys -q -s synthesis.ys pcie_s7/pipe.v",
+        f"nextpnr-xilinx --chipdb xc7a200tfbg484.bin --xdc card.xdc --json {top}.json "
+        f"--fasm {top}.fasm",
+        f"xc7frames2bit --part_file db/{part}/part.yaml --part_name {part} "
+        f"--frm_file {top}.frames --output_file {top}.bit"]
+    assert (tmp_path / f"{top}.frames").read_text() == (
+        f"fasm2frames --part {part} --db-root db {top}.fasm\n")
+    read = re.search("^read_verilog -sv (.*)$", files["synthesis.ys"], re.M)[1].split()
+    assert read == [name for name in files if name.endswith(".v")]
 
 
 def test_the_command_writes_the_files_of_a_format(core, tmp_path, capsys):
