@@ -10,6 +10,8 @@ from .dram.second_memory import second_memory
 _DESCRIBED = dict(BOARD["dram"])
 _OSCILLATOR_MHZ = _DESCRIBED.pop("oscillator_mhz")
 DRAM = Dram(**_DESCRIBED)
+# LiteDRAM's ports have a bit more.
+_WIDER = dict.fromkeys(("arsize", "awsize"), "{{1'b0, {}}}")
 
 
 def files_with_dram(config: Config) -> dict[str, str]:
@@ -31,8 +33,9 @@ def files_with_dram(config: Config) -> dict[str, str]:
 def _instance(memory):
     """The controller in the top module."""
     pins = [f".{name}({name})" for name in BOARD["pins"]["dram"] if name.startswith("ddram_")]
-    port = [f".user_port_{PORT}_{name}(dram_{kind}_{name})" for kind in ("read", "write")
-            for name in _signals(memory, kind) if not name.endswith(("cache", "prot"))]
+    port = [f".user_port_{PORT}_{name}({_WIDER.get(name, '{}').format(f'dram_{kind}_{name}')})"
+            for kind in ("read", "write") for name in _signals(memory, kind)
+            if not name.endswith(("cache", "prot"))]
     control = [f".wb_ctrl_{name}({value})" for name, value in {
         **{name: f"dram_control_{name}" for name in _signals(memory, "control")},
         "adr": "{16'd0, dram_control_adr}", "sel": "4'hf", "cti": "3'd0", "bte": "2'd0"}.items()]
