@@ -9,11 +9,13 @@ from .board import Variant
 from .board_file import SUFFIX, check
 from .boards import BOARDS, find_board
 from .build import build as build_board
+from .build import write_files
 from .ethernet.station import Station
 from .flash import flash as flash_board
 from .synthesis import RESOURCES
 
 _BUILD_FOLDER = Path("build")
+_NITEFURY = "nitefury"  # whose bitstream other tools make
 
 
 def boards(subparsers):
@@ -32,8 +34,10 @@ def build(subparsers):
     parser = subparsers.add_parser(
         "build", help="build the bitstream of a board",
         description="Synthesise, place, route and pack the accelerator with its link and memory "
-                    "for a board with Yosys, nextpnr and ecppack.")
-    _add_board(parser)
+                    "for a board with Yosys, nextpnr and ecppack. For nitefury, whose link is PCI "
+                    "Express and whose memories are its DRAM and the host's, write the files for "
+                    "Vivado and openXC7.")
+    _add_board(parser, f", {_NITEFURY}")
     parser.add_argument("--link", default="uart",
                         help="transport to the host, uart or udp (see `hotrow boards`); "
                              "default uart")
@@ -101,6 +105,8 @@ def _memories(sizes):
 
 
 def _build(options):
+    if options.board == _NITEFURY:
+        return _write_nitefury(options)
     board, given = find_board(options.board), {
         name: value for name in ("address", "mac") if (value := getattr(options, name)) is not None}
     check(board)
@@ -109,10 +115,7 @@ def _build(options):
     station = Station(**given)
     variant = Variant(link=options.link, memory=options.memory, station=station)
     board.check(variant)
-    folder = options.output or _BUILD_FOLDER / board.name
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file: -o expects a folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _made(options.output or _BUILD_FOLDER / board.name)
     result = build_board(board, folder, options.seeds,
                          lambda text: print(text, file=sys.stderr, flush=True), variant)
     if options.json:
@@ -127,6 +130,36 @@ def _build(options):
     return 0
 
 
+def _write_nitefury(options):
+    if options.link != "uart" or options.memory != "block":
+        raise ValueError(f"{_NITEFURY} takes no --link and no --memory: its link is PCI Express, "
+                         "its memories are its DRAM and the host's")
+    from hotrow_rtl.config import preset
+
+    from .nitefury import files_with_dram  # imports Amaranth
+
+    folder, files = _made(options.output or _BUILD_FOLDER / _NITEFURY), files_with_dram(
+        preset("ecp5"))
+    write_files(files, folder)
+    if options.json:
+        print(json.dumps({"board": _NITEFURY, "output": str(folder), "files": {
+            name: len(text.encode()) for name, text in files.items()}}))
+        return 0
+    for name, text in files.items():
+        print(f"{folder / name}  {len(text.encode()):,} bytes")
+    print("for Vivado: `vivado -mode batch -source build.tcl`; for openXC7: `make`, see Makefile; "
+          "neither has been run")
+    return 0
+
+
+def _made(folder):
+    """A folder, made if it does not exist."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: -o expects a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def _flash(options):
     board = find_board(options.board)
     bitstream = options.bitstream or _BUILD_FOLDER / board.name / f"hotrow-{board.name}.bit"
@@ -135,9 +168,9 @@ def _flash(options):
     return 0
 
 
-def _add_board(parser):
+def _add_board(parser, more=""):
     parser.add_argument("--board", required=True, metavar="BOARD",
-                        help=f"one of {', '.join(BOARDS)}, or a file that ends in {SUFFIX}")
+                        help=f"one of {', '.join(BOARDS)}{more}, or a file that ends in {SUFFIX}")
 
 
 def _add_json(parser):

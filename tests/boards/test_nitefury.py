@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pytest
+from hotrow.command import cli
 from hotrow_boards import nitefury
 from hotrow_rtl.config import preset
 from hotrow_rtl.export import pcie_card
@@ -77,6 +78,15 @@ def test_every_pin_has_a_place_and_a_standard(files):
     assert bits - set(kinds["IOSTANDARD"]) == {
         bit for bit in bits if bit.startswith(("pcie_clk_", "pcie_rx", "pcie_tx"))}
     assert "create_clock -name clk200 -period 5.000" in files["card.xdc"]
+
+
+def test_the_command(files, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(nitefury, "files_with_dram", lambda config: files)
+    assert cli.main(["build", "--board", "nitefury", "-o", str(tmp_path)]) == 0
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
+    assert "neither has been run" in capsys.readouterr().out
+    assert cli.main(["build", "--board", "nitefury", "--link", "udp"]) != 0
+    assert "takes no --link and no --memory" in capsys.readouterr().err
 
 
 def test_the_clocks_of_the_card_are_the_controllers(files):
