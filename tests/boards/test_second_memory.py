@@ -67,7 +67,7 @@ def device(library, monkeypatch):
 
 
 def step(device, dram=()):
-    """Fill tables, then observe, plan, gather, pool, update: everything that comes back."""
+    """Fill tables, then pool, gather, update and copy their rows: everything that comes back."""
     rng = np.random.default_rng(2)
     start = [rng.normal(size=(ROWS, DIM)).astype(np.float32) for _ in range(2)]
     memory = [hotrow.empty((ROWS, DIM), np.float32) for _ in start]
