@@ -28,7 +28,7 @@ def synthesis(top: str, sources: list[str], options: str = "") -> str:
             + MAPPING.format(options=options, top=top) + f"""\
 flatten
 opt_clean -purge
-synth_xilinx {options} -nowidelut -top {top} -run finalize:check
+synth_xilinx {options} -nowidelut -top {top} -run finalize:edif
 write_json {top}.json
 """)
 
