@@ -6,15 +6,17 @@ import torch
 
 
 def storages(tensors):
-    """Storages of tensors and their gradients: dict of address to bytes."""
+    """Storages of tensors and their gradients, whatever subclasses say of theirs: dict of address
+    to bytes."""
     found = {}
-    for tensor in tensors:
-        for each in (tensor, tensor.grad if tensor.is_leaf else None):
-            if each is not None and each.layout == torch.strided and each.device.type != "meta":
-                storage = each.untyped_storage()
-                found[storage.data_ptr()] = storage.nbytes()
-            elif each is not None and each.layout == torch.sparse_coo:
-                found |= storages([each._indices(), each._values()])
+    with torch._C.DisableTorchFunctionSubclass():
+        for tensor in tensors:
+            for each in (tensor, tensor.grad if tensor.is_leaf else None):
+                if each is not None and each.layout == torch.strided and each.device.type != "meta":
+                    storage = each.untyped_storage()
+                    found[storage.data_ptr()] = storage.nbytes()
+                elif each is not None and each.layout == torch.sparse_coo:
+                    found |= storages([each._indices(), each._values()])
     return found
 
 

@@ -11,7 +11,6 @@ from ..command.limits import check_batch
 from ..command.terminal import Steps
 from ..contract.errors import Error
 from ..contract.extras import advice
-from ..memory.transport import find_transport
 from ..traces import Trace
 from . import options as shared
 
@@ -87,8 +86,6 @@ def run(options: Namespace) -> int:
     """
     from ..command.terminal import Steps, print_json, show
 
-    if "transport" in options:
-        find_transport(options.transport)
     trace = shared.trace_of(options) if options.trace else None
     if trace and not getattr(options, "room", None):  # which reduces the batch
         check_batch(trace, options.batch, options.preset)

@@ -9,6 +9,7 @@ from ..command.options import add_json, natural, positive
 from ..contract.errors import Error
 from ..contract.geometry import Preset
 from ..device import Device
+from ..memory.transport import find_transport
 from ..traces import Trace, open_trace
 
 # Memories of `sim`, with their default latency in cycles.
@@ -45,12 +46,17 @@ def add_trace(parser: ArgumentParser, lookups: int, rows: int = 2**20,
     parser.set_defaults(total_rows=total_rows)
 
 
+def _installed(spec: str) -> str:
+    find_transport(spec)
+    return spec
+
+
 def add_device(parser: ArgumentParser, moves: bool = False) -> None:
     """Add the options of the card; with `moves` those of a benchmark of the row ports."""
     memories = {name: cycles for name, cycles in MEMORIES.items()
                 if moves or name not in ROW_MEMORIES}
     shared.add_preset(parser)
-    parser.add_argument("--transport", default="sim",
+    parser.add_argument("--transport", type=_installed, default="sim",
                         help="sim; model, whose cycles are formulas; or cpu, this machine's "
                              "cores, which claims no cycles")
     parser.add_argument("--memory", choices=memories, default="ideal",

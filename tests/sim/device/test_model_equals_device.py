@@ -74,7 +74,8 @@ def test_the_sequences_cover_every_status_and_command():
             halts += sum(map(len, observation.halts.values()))
             seen |= {(done["opcode"], done["status"])
                      for queue in observation.completions.values() for done in queue}
-    assert {status for _, status in seen} == set(Status) - {Status.TIMEOUT, Status.STALLED}
+    faults = {Status.TIMEOUT, Status.STALLED, Status.PARITY}  # of hardware
+    assert {status for _, status in seen} == set(Status) - faults
     assert {opcode for opcode, status in seen if status == Status.OK} == set(Opcode)
     assert halts > 10
 
