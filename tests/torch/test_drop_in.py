@@ -574,3 +574,27 @@ def test_the_reference_for_the_checks_is_sound():
     plain = copy.deepcopy(written("resident", lambda weight: None))
     changed = written("resident", WRITES["zero"])
     assert not np.array_equal(plain[1].numpy(), changed[1].numpy())
+
+
+class Summed(nn.ModuleList):
+    """Three bags, whose results are side by side."""
+
+    def __init__(self):
+        super().__init__(nn.EmbeddingBag(5, 2, mode="sum") for _ in range(3))
+
+    def forward(self, ids):
+        return torch.cat([bag(ids) for bag in self], 1)
+
+
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+@pytest.mark.parametrize("inputs", [
+    None, lambda ids: {f"{number}": ids for number in range(3)}], ids=["calls", "announced"])
+def test_bags_of_no_samples(mode, inputs):
+    """Of several bags, none of which has a place of its own in the results."""
+    model = Summed()
+    with convert(model, inputs, mode=mode, lr=0.1) as tables:
+        for samples in (0, 4, 0):
+            pooled = model(torch.ones(samples, 3, dtype=torch.int64))
+            assert pooled.shape == (samples, 6)
+            pooled.sum().backward()
+            tables.optimizer.step()

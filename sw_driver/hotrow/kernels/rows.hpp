@@ -264,7 +264,7 @@ struct Bags {
     // Whether pooled bags of `dim` elements share no memory: the bags of a sample lie in one row, or
     // all bags of a feature before those of the next.
     bool separate(int64_t dim) const {
-        if (!features) return true;
+        if (!features || !samples) return true;
         std::vector<int64_t> sorted(columns, columns + features);
         std::sort(sorted.begin(), sorted.end());
         if (sorted.front() < 0 || sorted.back() >> 48) return false;
