@@ -129,7 +129,7 @@ class LookupEngine(wiring.Component):
         banks_ready = Signal()
         m.d.sync += banks_ready.eq(Cat(bank.ready for bank in banks).all() & ~clears.any()
                                    & ~bank_clears[0].any())
-        self._parity(m, control, banks, row_list.clear)
+        m.d.sync += control.corrupt.eq(Cat(bank.corrupt for bank in banks).any())
         plan_lists = None
         if config.planner:
             m.submodules.plan_lists = plan_lists = PlanLists(config)
@@ -218,15 +218,6 @@ class LookupEngine(wiring.Component):
     def _restarted(self, m, name, unit):
         """The unit, reset by a restart."""
         return ResetInserter(replicated(m, f"{name}_restart", self.restart))(unit)
-
-    def _parity(self, m, control, banks, clear):
-        """Commands end with PARITY from a wrong parity in a bank until the directory is cleared."""
-        corrupt = Signal(len(banks))
-        m.d.sync += corrupt.eq(Cat(bank.corrupt for bank in banks))
-        with m.If(clear):
-            m.d.sync += control.corrupt.eq(0)
-        with m.Elif(corrupt.any()):
-            m.d.sync += control.corrupt.eq(1)
 
     def _plan(self, m, control, requests, banks, banks_ready, numbering, slot_words, plan_lists,
               row_list):

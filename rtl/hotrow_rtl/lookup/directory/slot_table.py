@@ -69,7 +69,7 @@ class SlotTable(wiring.Component):
         A pulse drops the requests in the pipeline; an operation without an answer is not
         performed.
     corrupt : Out(1)
-        A pulse: a request or a sweep read a way whose parity is wrong.
+        Since the last clear a request or a sweep has read a way whose parity is wrong.
     ready : Out(1)
         Low while the sets are cleared or swept; no request may be valid then.
 
@@ -116,10 +116,11 @@ class SlotTable(wiring.Component):
         m.d.comb += self.ready.eq(idle & ~sweep.busy if c.planner else idle)
         sets = [self._compare(m, choice, ram, sweep) for choice, ram in enumerate(rams)]
         checked = Signal()
-        m.d.sync += [
-            checked.eq(valid[1] | (sweep.write if c.planner else 0)),
-            self.corrupt.eq(checked & Cat(each.is_odd for each in sets).any()),
-        ]
+        m.d.sync += checked.eq(valid[1] | (sweep.write if c.planner else 0))
+        with m.If(self.clear):
+            m.d.sync += self.corrupt.eq(0)
+        with m.Elif(checked & Cat(each.is_odd for each in sets).any()):
+            m.d.sync += self.corrupt.eq(1)
         found = self._select(m, sets)
         self._answer(m, rams, sets, found, op, valid[-1], ~idle)
         if c.planner:

@@ -43,7 +43,7 @@ class LookupComplete(wiring.Component):
         With a planner: one per PLAN.
     written : In(outcome of WriteClient).array(len(RESULT_WRITERS))
     corrupt : In(1)
-        The directory is not to be trusted.
+        A slot table is corrupt: commands end with PARITY.
     fault, address, ended
         To and from `ResultAddresses`.
     outcome : Out(stream(engine_outcome(config)))
