@@ -71,6 +71,7 @@ def nitefury_files(config: Config, dram: Dram | None = None) -> dict[str, str]:
         made = generate([_GENERATOR, "--name", _PHY], MODULES, {
             "device": BOARD["part"], "lanes": len(pins["pcie_rx_p"].places),
             "data_width": 8 * config.bus_bytes, "bar0_size": _BAR_BYTES,
+            "static": STATIC,
             "clock_hz": None if dram else 1e6 * config.clock_mhz})
     except GeneratorMissing as missing:
         raise ValueError(f"format 'nitefury' needs LitePCIe's PHY, but {missing}: "

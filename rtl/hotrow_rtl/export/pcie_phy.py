@@ -16,10 +16,8 @@ from migen import ClockDomain, ClockSignal, If, Module, ResetSignal, Signal
 from migen.genlib.cdc import MultiReg
 from migen.genlib.resetsync import AsyncResetSynchronizer
 
-STATIC = ("id", "max_request_size", "max_payload_size")  # 16 bits each, set by the host once
 
-
-def pins(lanes, width, own_clock):
+def pins(lanes, width, own_clock, static):
     """The pins of the module."""
     stream = [("dat", width), ("be", width // 8), ("last", 1), ("valid", 1), ("ready", 1)]
     return [
@@ -28,7 +26,7 @@ def pins(lanes, width, own_clock):
          *(Subsignal(name, Pins(lanes)) for name in ("rx_p", "rx_n", "tx_p", "tx_n"))),
         *((way, 0, *(Subsignal(name, Pins(bits)) for name, bits in stream))
           for way in ("sink", "source")),
-        *((name, 0, Pins(16)) for name in STATIC),
+        *((name, 0, Pins(16)) for name in static),
         *((name, 0, Pins(1)) for name in (() if own_clock else ("user_rst", "link_rst"))),
     ]
 
@@ -38,7 +36,8 @@ class Core(Module):
 
     def __init__(self, platform, description):
         width, clock_hz = description["data_width"], description["clock_hz"]
-        platform.add_extension(pins(description["lanes"], width, clock_hz is not None))
+        static = description["static"]
+        platform.add_extension(pins(description["lanes"], width, clock_hz is not None, static))
         self.clock_domains.cd_sys = ClockDomain()
         self.submodules.phy = phy = S7PCIEPHY(
             platform, platform.request("pcie"), data_width=width, pcie_data_width=128,
@@ -59,7 +58,7 @@ class Core(Module):
                 inner, outer = getattr(stream, name), getattr(pads, name)
                 self.comb += inner.eq(outer) if given else outer.eq(inner)
             self.comb += pads.ready.eq(stream.ready) if given else stream.ready.eq(pads.ready)
-        for name in STATIC:
+        for name in static:
             self.specials += MultiReg(getattr(phy, name), platform.request(name), "sys")
         before, interrupt = Signal(), platform.request("interrupt")
         self.sync += [before.eq(interrupt), If(phy.msi.ready, phy.msi.valid.eq(0)),
