@@ -15,16 +15,14 @@ import tempfile
 from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 from hotrow_rtl.contract.encoding import AllFlag, Opcode, PlanFlag, PlanPolicy, Status
 from hotrow_rtl.lookup.directory.payloads import slot_way
 from hotrow_rtl.primitives.ram import RAM_VERILOG
 from hotrow_sim.model import open_transport as open_model
-from hotrow_sim.verilated import build
-from hotrow_sim.verilated.transport import open_transport
 
+from .changed_verilog import open_changed, other_memories
 from .plan_soak import CARDS, PlanHost
 from .sessions import Mismatch, run_sessions
 
@@ -70,18 +68,14 @@ def flipping_memories(config, verilog):
     ways = config.directory_ways
     flipping = _FLIPPING.format(ways=ways, width=ways * slot_way(config).size, file=FLIPS,
                                 cycles=CYCLES)
-    changed = f"{exact}: loose{loose.replace(_CLOCKED, flipping + _CLOCKED)}"
-    if verilog.count(RAM_VERILOG) != 1 or changed.count("$fwrite") != 1:
-        raise ValueError("the Verilog has not the memories that `primitives.ram` emits")
-    return verilog.replace(RAM_VERILOG, changed)
+    return other_memories(
+        verilog, f"{exact}: loose{loose.replace(_CLOCKED, flipping + _CLOCKED)}")
 
 
 def open_flipping(config, change=lambda verilog: verilog, **options):
     """A Verilated device whose directory flips bits; `change` changes its Verilog."""
-    emitted = build.cached_verilog
-    with patch.object(build, "cached_verilog", lambda *arguments: change(
-            flipping_memories(config, emitted(*arguments)))):
-        return open_transport(config=config, **options)
+    return open_changed(lambda verilog: change(flipping_memories(config, verilog)), config=config,
+                        **options)
 
 
 def soak(flips, seed=0, card="tiny", open_device=open_flipping, say=lambda text: None) -> Tally:

@@ -1,11 +1,10 @@
 """The Verilated card with memories that start with garbage and invert what a collision reads."""
 
 import re
-from unittest.mock import patch
 
 from hotrow_rtl.primitives.ram import RAM_VERILOG
-from hotrow_sim.verilated import build
-from hotrow_sim.verilated.transport import open_transport
+
+from .changed_verilog import open_changed, other_memories
 
 _ROWS = re.compile(r"(reg \[WIDTH-1:0\] rows \[DEPTH-1:0\];)")
 _READ = "else read_data <= rows[read_address];"
@@ -29,16 +28,10 @@ def garbage_memories(verilog: str) -> str:
         If the card has no memories of its own.
     """
     exact, loose = RAM_VERILOG.split(": loose")
-    changed = _ROWS.sub(_GARBAGE, f"{exact}: loose{loose.replace(_READ, _INVERTED)}")
-    if verilog.count(RAM_VERILOG) != 1 or changed.count("initial begin") != 2 or (
-            changed.count("~rows") != 1):
-        raise ValueError("the Verilog has not the memories that `primitives.ram` emits")
-    return verilog.replace(RAM_VERILOG, changed)
+    return other_memories(
+        verilog, _ROWS.sub(_GARBAGE, f"{exact}: loose{loose.replace(_READ, _INVERTED)}"))
 
 
 def open_garbage(change=lambda verilog: verilog, **options):
-    """A device as of `open_transport`; `garbage_memories` and `change` change its Verilog."""
-    emitted = build.cached_verilog
-    with patch.object(build, "cached_verilog", lambda *arguments: change(
-            garbage_memories(emitted(*arguments)))):
-        return open_transport(**options)
+    """A Verilated device whose Verilog `garbage_memories` and then `change` have changed."""
+    return open_changed(lambda verilog: change(garbage_memories(verilog)), **options)
