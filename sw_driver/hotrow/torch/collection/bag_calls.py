@@ -18,7 +18,7 @@ from ..features.configs import TableConfig
 from ..features.grouping import Request
 from ..features.layout import FeatureLayout
 from ..optim.gradients import LocatedRows
-from ..optim.leaf import NO_ROWS, Held
+from ..optim.leaf import LEAF_SHAPE, Held
 from ..optim.lookup import Lookup, LookupPart
 from ..optim.staging import GradientStage
 from ..store.base import Store
@@ -201,7 +201,7 @@ class CalledLookup(torch.autograd.Function):
         kept = [feature for feature, each in enumerate(gradients)
                 if each is not None and each.numel() and ctx.leaves[feature].trains
                 and torch._C._will_engine_execute_node(ctx.next_functions[feature][0])]
-        reached = [torch.zeros(*NO_ROWS, dtype=torch.float32) if feature in kept else None
+        reached = [torch.zeros(*LEAF_SHAPE, dtype=torch.float32) if feature in kept else None
                    for feature in range(len(gradients))]
         if not kept:
             ctx.lookup.done = True

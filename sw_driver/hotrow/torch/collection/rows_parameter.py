@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -14,13 +14,12 @@ from torch.optim.optimizer import (
 
 from ...contract.errors import Error
 from ..optim.interrupts import uninterrupted
-from ..optim.leaf import NO_ROWS, RowsLeaf
+from ..optim.leaf import LEAF_SHAPE, RowsLeaf
 from ..optim.staging import GradientStage
 from .running_steps import begin_step, end_steps, stepping
 
 _TENSOR: Any = torch.Tensor
-_TRAINS, _DATA, _GRAD = (
-    _TENSOR.requires_grad.__get__, _TENSOR.data.__get__, _TENSOR.grad.__get__)
+_TRAINS, _GRAD = _TENSOR.requires_grad.__get__, _TENSOR.grad.__get__
 _SET_DATA, _SET_GRAD = _TENSOR.data.__set__, _TENSOR.grad.__set__
 # Functions and attributes of a tensor's size, which are those of the rows.
 _SIZES = frozenset((
@@ -61,6 +60,13 @@ class _StandIn(torch.Tensor):
     stage: GradientStage
     table: int | None
 
+    @classmethod
+    def showing(cls, tensor: torch.Tensor, stage: GradientStage, table: int | None) -> Self:
+        """The tensor as one that shows the rows of a table, or of all with None."""
+        found: Self = _TENSOR._make_subclass(cls, tensor)
+        found.stage, found.table = stage, table
+        return found
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         shape = list(_of_size(self.stage, self.table).shape)
         return f"{type(self).__name__}(of rows {shape} of hotrow's tables)"
@@ -80,7 +86,7 @@ class RowsParameter(_StandIn, nn.Parameter, RowsLeaf):
     @classmethod
     def of(cls, stage: GradientStage, table: int | None = None) -> RowsParameter:
         """The parameter of a module that looks up in one table, or in all with None."""
-        found = cls(torch.zeros(*NO_ROWS, dtype=torch.float32))
+        found = cls(torch.zeros(*LEAF_SHAPE, dtype=torch.float32))
         found.pending, found.stage, found.table = [], stage, table
         plain(_TENSOR.register_post_accumulate_grad_hook, (found, RowsParameter._accumulated))
         return found
@@ -105,7 +111,8 @@ class RowsParameter(_StandIn, nn.Parameter, RowsLeaf):
             for held in filter(None, (reference() for reference in pending)):
                 held()
             marker = self.stage.marked(self)
-            self.grad = RowsGradient.of(self.stage, self.table) if marker is None else marker
+            self.grad = marker if marker is not None else RowsGradient.showing(
+                torch.zeros(*LEAF_SHAPE, dtype=torch.float32), self.stage, self.table)
             self.stage.mark(self, self.grad)
 
     @classmethod
@@ -120,9 +127,7 @@ class RowsParameter(_StandIn, nn.Parameter, RowsLeaf):
             raise Error(f"{name} {_OF_ROWS} the rows out: use state_dict(), in which whole tables "
                         f"are, or the collection's table(){traced}")
         if name in _LIKE and isinstance(result, torch.Tensor) and not stepping():
-            found = result.as_subclass(LikeRows)
-            found.stage, found.table = args[0].stage, args[0].table
-            return found
+            return LikeRows.showing(result, args[0].stage, args[0].table)
         return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -140,8 +145,7 @@ class LikeRows(_StandIn):
         return RowsParameter.__torch_function__(func, types, args, kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        found = plain(_TENSOR.clone, (self,)).as_subclass(LikeRows)
-        found.stage, found.table = self.stage, self.table
+        found = LikeRows.showing(plain(_TENSOR.clone, (self,)), self.stage, self.table)
         return memo.setdefault(id(self), found)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -161,13 +165,6 @@ class RowsGradient(_StandIn):
     """
 
     zeroed = scaled = False
-
-    @classmethod
-    def of(cls, stage: GradientStage, table: int | None) -> RowsGradient:
-        zero = torch.zeros(*NO_ROWS, dtype=torch.float32)
-        found: RowsGradient = _TENSOR._make_subclass(cls, zero)
-        found.stage, found.table = stage, table
-        return found
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),

@@ -250,6 +250,7 @@ def _refuse_tying(module: nn.Module, name: str, parameter: Any) -> Any:
 
 register_module_parameter_registration_hook(_refuse_tying)
 
+
 def _of_gradients(func: Any, what: str) -> Callable[..., Any]:
     def call(view: Any, *args: Any) -> Any:
         if view._rows is not None and view._rows.trains:

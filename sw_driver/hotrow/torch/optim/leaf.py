@@ -11,9 +11,9 @@ from torch.autograd import Variable
 if TYPE_CHECKING:
     from .staging import GradientStage
 
-# Shape of leaves: of as many dimensions as a table, by which optimizers choose, and with an
+# Of as many dimensions as a table, by which optimizers choose, and with an
 # element, by whose number they divide.
-NO_ROWS = (1, 1)
+LEAF_SHAPE = (1, 1)
 
 # As PyTorch's own FSDP uses it: there is no other way to follow one backward to its end.
 _ENGINE: Any = Variable._execution_engine

@@ -19,7 +19,7 @@ from ..features.grouping import Segment
 from ..memory.slot_memory import to_device
 from .arithmetic import pool
 from .gradients import LocatedRows, StagedBags, StagedGradients
-from .leaf import NO_ROWS, Held, RowsLeaf
+from .leaf import LEAF_SHAPE, Held, RowsLeaf
 
 _LEAST = 1 << 18  # elements; less the C library keeps for itself
 _KEPT = 4  # blocks that nothing refers to, at most, after a block of another size
@@ -233,7 +233,7 @@ class PooledLookup(torch.autograd.Function):
             return None, None if weights is None else torch.zeros_like(weights), None
         if gradients.shape[1] > 1 and gradients.stride(1) != 1:
             gradients = gradients.contiguous()
-        reached = torch.zeros(*NO_ROWS, dtype=torch.float32) if ctx.needs_input_grad[0] else None
+        reached = torch.zeros(*LEAF_SHAPE, dtype=torch.float32) if ctx.needs_input_grad[0] else None
         if reached is not None:
             lookup.hold(lambda: lookup.stage(gradients, weights))
         of_weights = None
