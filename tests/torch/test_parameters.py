@@ -64,6 +64,13 @@ class Trained:
             optimizer.step()
             optimizer.zero_grad()
 
+    def train_by(self, optimizer):
+        """A step of the rows, and of another optimizer of the rest."""
+        self.backward()
+        for each in (optimizer, self.rows):
+            each.step()
+            each.zero_grad()
+
     def train(self, steps=2):
         for _ in range(steps):
             self.backward()
@@ -75,11 +82,7 @@ def stepped(make):
     def call(net):
         optimizer = make(net.own)
         for _ in range(2):
-            net.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            net.rows.step()
-            net.rows.zero_grad()
+            net.train_by(optimizer)
         return net.train(0)
 
     return call
@@ -105,11 +108,7 @@ def reloaded(net):
     file.seek(0)
     for state in (optimizer.state_dict(), copy.deepcopy(optimizer.state_dict()), torch.load(file)):
         optimizer.load_state_dict(state)
-        net.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        net.rows.step()
-        net.rows.zero_grad()
+        net.train_by(optimizer)
     return net.train(0)
 
 

@@ -14,7 +14,9 @@ from hotrow.torch import (
     RowwiseAdagrad,
     TableConfig,
 )
+from hotrow.torch.optim import rules
 from hotrow.torch.optim.rounding import round_stochastically, row_keys
+from hotrow.torch.training.options import STATEFUL
 from torch import nn
 
 ROWS, DIM, STEPS = 40, 8, 20
@@ -239,3 +241,8 @@ def test_without_a_seed_narrow_rows_round_to_nearest(dtype):
     tables.optimizer.step()
     expected = before - 0.1 * (0.7 + 0.3 * before)
     torch.testing.assert_close(tables.table("a")[0], expected.to(dtype))
+
+
+def test_options_know_which_optimizers_have_state():
+    """Without loading PyTorch."""
+    assert {name: bool(rules.OPTIMIZERS[name].state) for name in STATEFUL} == STATEFUL
