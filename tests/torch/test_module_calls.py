@@ -329,6 +329,23 @@ def test_rows_that_never_step_are_warned_of_once():
     assert len(found) == 1
 
 
+@pytest.mark.parametrize("option, own, said", [
+    ("weight_decay", {}, "weight_decay of SGD does not reach"), ("lr", {}, "from 0.1 to 0.01"),
+    ("weight_decay", {"weight_decay": 0.1}, None), ("lr", {"lr": 0.01}, None), (None, {}, None)])
+def test_settings_that_rows_do_not_follow_are_said_once(option, own, said, recwarn):
+    model, tables = converted()
+    dense = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(3):
+        backward(model)
+        dense.step()
+        tables.optimizer.step()
+        if option is not None:
+            dense.param_groups[0][option] = 0.01
+        tables.optimizer.param_groups[0].update(own)
+    assert len(recwarn) == (said is not None)
+    assert said is None or said in str(recwarn[0].message)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_threads_that_share_a_model_add_up_their_gradients(mode):
     *pairs, tables = both(mode)

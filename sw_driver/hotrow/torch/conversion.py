@@ -1,6 +1,7 @@
 """Replacement of a model's `nn.EmbeddingBag`s and `nn.Embedding`s by tables of a device."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NoReturn
 
 import torch
@@ -93,9 +94,10 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
         for hooks in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
                      "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):
             getattr(hot[bag], hooks).update(getattr(bag, hooks))
-    for bag in tables:  # for a reference elsewhere, as in a list
+    for bag, config in tables.items():  # for a reference elsewhere, as in a list
         bag.__dict__["forward"] = _refuse_call
-        bag.weight.requires_grad_(True).register_hook(_refuse_gradient)
+        bag.weight.requires_grad_(True).register_hook(
+            partial(_refuse_gradient, config.name.replace("/", ".")))
     for name, bag in found.items():
         parent, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(parent), attribute, hot[bag])
@@ -130,9 +132,10 @@ def _refuse_call(*_: object, **__: object) -> NoReturn:
                 "an nn.ModuleList does not)")
 
 
-def _refuse_gradient(_: torch.Tensor) -> NoReturn:
-    raise Error("a gradient reached a weight that convert() replaced, by a penalty on a parameter "
-                "that was listed before: use weight_decay of the collection's optimizer")
+def _refuse_gradient(name: str, _: torch.Tensor) -> NoReturn:
+    raise Error(f"a gradient reached the weight of {name}, which convert() replaced, by a penalty "
+                f"on a parameter that was listed before: take it from the list, and use "
+                f"weight_decay of the collection's optimizer")
 
 
 class _Announcement:

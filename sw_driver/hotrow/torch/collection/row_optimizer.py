@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from copy import copy
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from ..optim.staging import GradientStage
 from ..store.base import Store
 from .bag_calls import BagCalls
 from .id_maps import IdMaps
-from .rows_parameter import RowsParameter
+from .rows_parameter import RowsParameter, settings_beside
 from .saved_state import SavedState
 from .trained_batches import TrainedBatches
 
@@ -58,7 +59,7 @@ class RowOptimizer(torch.optim.Optimizer):
         self._batches, self._calls, self._id_maps, self._saved = batches, calls, id_maps, saved
         self._complete, self._of_modules = False, False
         self._without_effect = _HYPERPARAMETERS.difference(rule.tuned)
-        self._shown = [rows]
+        self._shown, self._unsaid, self._first_rate = [rows], {"weight_decay", "lr"}, rule.lr
         check_rate(rule.lr)
         tuned = {name: getattr(rule, name) for name in rule.tuned}
         counted = {"step": rule.steps} if rule.counts_steps else {}
@@ -119,6 +120,27 @@ class RowOptimizer(torch.optim.Optimizer):
             if self._id_maps is not None:
                 self._id_maps.trained()
             self._store.finish()
+        if self._unsaid:
+            self._say_what_differs()
+
+    def _say_what_differs(self) -> None:
+        """Warn, once each, of what an optimizer does to all its parameters but not to rows."""
+        group, said = self.param_groups[0], {}
+        followed = "initial_lr" in group or group["lr"] != self._first_rate
+        for name, decay, first, rate in settings_beside(self._staging):
+            if decay and not group["weight_decay"]:
+                said["weight_decay"] = (
+                    f"the weight_decay of {name} does not reach hotrow's rows, whose optimizer has "
+                    f"none: give it one, as in convert(optimizer=hotrow.torch.Adam(0.001, "
+                    f"weight_decay=0.01)), or give the parameters of tables a group without")
+            if rate != first and not followed:
+                said["lr"] = (
+                    f"the rate of {name} changed from {first} to {rate}, and that of hotrow's rows "
+                    f"stays {group['lr']}: give the collection's optimizer a schedule, too, or set "
+                    f"its param_groups[0]['lr']")
+        for what in sorted(self._unsaid.intersection(said)):
+            self._unsaid.remove(what)
+            warnings.warn(said[what], stacklevel=4)
 
     def _check(self) -> None:
         self._staging.check_scaled()

@@ -131,7 +131,8 @@ class RowsParameter(_StandIn, nn.Parameter, RowsLeaf):
         return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise Error(f"a copy {_OF_ROWS} the rows out: save state_dict(), or copy the model")
+        raise Error(f"a copy {_OF_ROWS} the rows out: save state_dict(), or copy the model, "
+                    "without an optimizer among its attributes")
 
 
 class LikeRows(_StandIn):
@@ -312,7 +313,21 @@ def _shown(optimizer: torch.optim.Optimizer) -> list[RowsParameter]:
 
 
 def _begin_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
-    return begin_step(args, kwargs) if _shown(optimizer) else None
+    shown = _shown(optimizer)
+    for rows in shown:
+        rows.stage.beside.setdefault(
+            optimizer, [group.get("lr") for group in optimizer.param_groups])
+    return begin_step(args, kwargs) if shown else None
+
+
+def settings_beside(stage: GradientStage) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Of each group with a RowsParameter of the stage, in optimizers that have stepped: name of the
+    optimizer, weight decay, rate of its first step and rate, unless that is a tensor."""
+    for optimizer, rates in list(stage.beside.items()):
+        for group, rate in zip(optimizer.param_groups, rates, strict=False):
+            if any(type(each) is RowsParameter and each.stage is stage for each in group["params"]
+                   ) and not isinstance(group.get("lr"), torch.Tensor):
+                yield type(optimizer).__name__, group.get("weight_decay"), rate, group.get("lr")
 
 
 def _end_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:

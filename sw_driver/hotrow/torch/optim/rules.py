@@ -166,12 +166,13 @@ class Adagrad(Rule):
 
 
 class Adam(Rule):
-    """Adam on the rows of a batch, as FBGEMM's ADAM and `torch.optim.SparseAdam`.
+    """Adam on the rows of a batch, with the formula of FBGEMM's ADAM and `torch.optim.Adam`.
 
     m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, then
     w -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps). `t` counts the optimizer's
-    steps, not those of the row. The state of a row is m, then v. FBGEMM's weight decay is
-    decoupled: `decoupled_weight_decay=True`.
+    steps, not those of the row. `torch.optim.SparseAdam` adds eps to sqrt(v) as it is, so that its
+    first steps are shorter where gradients are near eps. The state of a row is m, then v. FBGEMM's
+    weight decay is decoupled: `decoupled_weight_decay=True`.
 
     Parameters
     ----------

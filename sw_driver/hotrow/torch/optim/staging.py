@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -65,6 +66,8 @@ class GradientStage:
     listed, asked : bool
         Whether a caller has ever got the tensors with the staged gradients, or has looked at those
         in the optimizer's parameter group since the last step.
+    beside : WeakKeyDictionary of Optimizer to list of float
+        Optimizers of PyTorch that have stepped with a leaf, and the rates of their first step.
     """
 
     def __init__(self, groups: Sequence[TableGroup], memory: SlotMemory,
@@ -75,6 +78,7 @@ class GradientStage:
         self._unstepped: dict[int, int] = {}
         self._warned, self._scaled, self.steps, self.split = False, "", 0, False
         self.listed = self.asked = False
+        self.beside: WeakKeyDictionary[torch.optim.Optimizer, list[Any]] = WeakKeyDictionary()
         self.groups = tuple(groups)
         self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
         self._bags = [StagedBags(group.kind.dim) for group in groups] if bags else []
