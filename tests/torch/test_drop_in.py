@@ -397,6 +397,18 @@ def test_a_penalty_on_a_weight_that_was_listed_before_is_refused():
         (model(IDS).sum() + listed[0].square().sum()).backward()
 
 
+def test_an_optimizer_that_was_made_before_is_named_once(recwarn):
+    model = nn.Sequential(bag_of(), nn.Linear(8, 1))
+    early = torch.optim.SGD(model.parameters(), 0.1)
+    with convert(model, mode="resident") as tables:
+        for _ in range(3):
+            model(IDS).sum().backward()
+            early.step()
+            tables.optimizer.step()
+    assert ["the weight of 0, which convert() replaced" in str(each.message)
+            for each in recwarn] == [True]
+
+
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 @pytest.mark.parametrize("kind", [nn.EmbeddingBag, nn.Embedding])
 def test_results_may_be_changed_in_place(mode, kind):

@@ -381,6 +381,19 @@ def test_refused_by_name_at_the_first_call(name, mode):
     net.tables.close()
 
 
+@pytest.mark.parametrize("options", [{}, {"fused": True}])
+def test_a_state_that_was_saved_before_convert_is_refused(options):
+    plain, net = Trained(), Trained("resident")
+    before, after = (torch.optim.Adam(each.parameters, **options) for each in (plain, net))
+    plain.backward(), before.step(), net.backward()
+    after.load_state_dict(before.state_dict())
+    with pytest.raises(Error, match="saved before convert"):
+        after.step()
+    for each in (net.emb, net.model.word):
+        del after.state[each.rows]
+    after.step()
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_a_table_has_a_storage_of_its_own(optimizer):
     """Who looks for shared memory finds that of the table, though its group has one array."""

@@ -96,8 +96,9 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
             getattr(hot[bag], hooks).update(getattr(bag, hooks))
     for bag, config in tables.items():  # for a reference elsewhere, as in a list
         bag.__dict__["forward"] = _refuse_call
-        bag.weight.requires_grad_(True).register_hook(
-            partial(_refuse_gradient, config.name.replace("/", ".")))
+        weight: Any = bag.weight
+        weight.replaced = config.name.replace("/", ".")  # for an optimizer that has it
+        weight.requires_grad_(True).register_hook(partial(_refuse_gradient, weight.replaced))
     for name, bag in found.items():
         parent, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(parent), attribute, hot[bag])

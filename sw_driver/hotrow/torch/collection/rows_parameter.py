@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -314,7 +315,21 @@ def _shown(optimizer: torch.optim.Optimizer) -> list[RowsParameter]:
 
 def _begin_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
     shown = _shown(optimizer)
+    replaced = [each for group in optimizer.param_groups for each in group["params"]
+                if getattr(each, "replaced", "")]
+    if replaced:
+        warnings.warn(f"{type(optimizer).__name__} has the weight of {replaced[0].replaced}, which "
+                      f"convert() replaced: its zero_grad(), weight decay and schedule do not "
+                      f"reach hotrow's rows. Make the optimizer after convert()", stacklevel=4)
+    for each in replaced:
+        each.replaced = ""
     for rows in shown:
+        if any(type(each) is torch.Tensor and each.numel() > 1
+               and each.shape == _of_size(rows.stage, rows.table).shape
+               for each in optimizer.state.get(rows, {}).values()):
+            raise Error(f"the state that {type(optimizer).__name__} has loaded was saved before "
+                        f"convert() and has that of rows, which the collection's optimizer keeps: "
+                        f"take it out, del optimizer.state[parameter]")
         rows.stage.beside.setdefault(
             optimizer, [group.get("lr") for group in optimizer.param_groups])
     return begin_step(args, kwargs) if shown else None
