@@ -128,7 +128,7 @@ class RowOptimizer(torch.optim.Optimizer):
         group, said = self.param_groups[0], {}
         followed = "initial_lr" in group or group["lr"] != self._first_rate
         for name, decay, first, rate in settings_beside(self._staging):
-            if decay and not group["weight_decay"]:
+            if decay and not group.get("weight_decay"):
                 said["weight_decay"] = (
                     f"the weight_decay of {name} does not reach hotrow's rows, whose optimizer has "
                     f"none: give it one, as in convert(optimizer=hotrow.torch.Adam(0.001, "
