@@ -83,6 +83,8 @@ def check_geometry(config: Any) -> None:
         raise ValueError("one lane takes one request per cycle, which one bank serves: "
                          f"lane_banks must be 1 with lookup_lanes=1, not {config.lane_banks}")
     within("address_width", 32, 64)
+    if config.card_memory_log2:
+        within("card_memory_log2", 12, config.address_width - 1)
     within("handles", 8, 1 << 16, power_of_two=True)
     within("tables", 2, 1024, power_of_two=True)
     within("counter_sets", 16, 1 << 24, power_of_two=True)
@@ -160,6 +162,9 @@ class Config:
         often, because two hot rows may share a bank.
     address_width : int
         Bits of an AXI4 byte address, 32 to 64.
+    card_memory_log2 : int
+        Logarithm of the bytes of a memory of the card's own, where the upper half of its addresses
+        begins, 12 to `address_width` - 1; 0 if it has none and all addresses are the host's.
     handles : int
         Memory regions that the host can register at the same time (power of two, 8 to 65536).
     tables : int
@@ -217,6 +222,7 @@ class Config:
     lookup_lanes: int = 0
     lane_banks: int = 2
     address_width: int = 64
+    card_memory_log2: int = 0
     handles: int
     tables: int
     counter_sets: int
@@ -244,6 +250,11 @@ class Config:
 
     def __post_init__(self):
         check_geometry(self)
+
+    @property
+    def host_address_width(self) -> int:
+        """Bits of an address in the host's memory: the upper half is the card's, if it has any."""
+        return self.address_width - bool(self.card_memory_log2)
 
     @property
     def banks(self) -> int:

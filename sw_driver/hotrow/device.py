@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -294,7 +293,7 @@ class Device:
         on_card : bool
             The memory lives on the card, where that has memory of its own: it is sent once, before
             the next command. The host reads it after `flush`, and calls `upload` after a write.
-            Where the card reaches the host's memory, this changes nothing.
+            Where the card has none, this changes nothing.
         name : str, optional
             For messages.
         """
@@ -329,7 +328,7 @@ class Device:
         self._with_card_memory(self.regions.upload)
 
     def _with_card_memory(self, call: Callable[[], None]) -> None:
-        if self.reaches_host:
+        if self.regions.copies is None:
             return
         with self._commands.lock:
             self._commands.check_open()
@@ -395,8 +394,7 @@ class Device:
             if commands.closed:
                 return
             try:
-                with suppress(DeviceError):  # a device that hangs can be left
-                    commands.give_up("the device was closed", min(self.timeout, _FAREWELL))
+                commands.end(min(self.timeout, _FAREWELL))
                 commands.tables.remove_all()
                 commands.regions.remove_all()
             except TransportError as gone:  # which leaves nothing to unregister

@@ -4,12 +4,11 @@ Accelerator, bridge, routers and LiteDRAM's controller with its model of the chi
 a root complex in C++ serves the host's memory.
 """
 
+from dataclasses import replace
+
 import hotrow
 import numpy as np
 import pytest
-from hotrow.transports.link.address_ranges import AddressRanges
-from hotrow.transports.pcie.transport import PcieTransport
-from hotrow.transports.pcie.vfio import VfioMemory
 from hotrow_boards.dram.controller import Dram, base_configuration, run_generator
 from hotrow_boards.dram.second_memory import second_memory
 from hotrow_rtl.config import preset
@@ -18,34 +17,13 @@ from hotrow_sim.pcie import card as pcie_card
 from hotrow_sim.verilated.compilation import model_library
 
 from tests.boards.generators import needs_litedram
-from tests.support.pcie.whole_card import CardMemory, CardRegisters
+from tests.support.pcie.whole_card import open_transport
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.nightly, pytest.mark.timeout(3600)]
-CONFIG = preset("ecp5")
+CONFIG = replace(preset("ecp5"), card_memory_log2=27)
 DRAM = Dram(phy="A7DDRPHY", chip="MT41K64M16", lanes=2, chip_bytes=1 << 27,
-            memory_bytes=1 << 27)
-HALF = 1 << CONFIG.address_width - 1
-BRING_UP = 100_000  # cycles
+            memory_bytes=1 << CONFIG.card_memory_log2)
 ROWS, DIM, LR = 50, 8, 0.25
-
-
-class TransportWithDram(PcieTransport):
-    """Memory that `on_dram` lists has addresses in the DRAM, and the host's bytes stay unused."""
-
-    def __init__(self, card):
-        self.on_dram, self._dram = [], AddressRanges(HALF, DRAM.memory_bytes)
-        super().__init__(CardRegisters(card), VfioMemory(-1, CONFIG.address_width - 1,
-                                                         CardMemory(card)),
-                         lambda *, master: card.master(master))
-
-    def attach(self, array, writable):
-        if any(np.may_share_memory(array, each) for each in self.on_dram):
-            return self._dram.place(array.ctypes.data, array.size)
-        return super().attach(array, writable)
-
-    def detach(self, address):
-        if address < HALF:
-            super().detach(address)
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +38,7 @@ def library():
 @pytest.fixture
 def device(library, monkeypatch):
     monkeypatch.setattr(pcie_card, "card_library", lambda config: library)
-    card = pcie_card.PcieCard(CONFIG)
-    card.run(BRING_UP)
-    with hotrow.Device(TransportWithDram(card), 600.0, 8, 1 << 20) as device:
+    with hotrow.Device(open_transport(config=CONFIG), 600.0, 8, 1 << 20) as device:
         yield device
 
 
@@ -74,9 +50,7 @@ def step(device, dram=()):
     tables, every = [], np.arange(ROWS)
     for number, array in enumerate(memory):
         array[:] = np.nan
-        if number in dram:
-            device.transport.on_dram.append(array)
-        tables.append(device.register_table(array, f"table {number}"))
+        tables.append(device.register_table(array, f"table {number}", on_card=number in dram))
     for table, values in zip(tables, start, strict=True):
         device.scatter((table, every), values)
     rows = hotrow.RowList(rng.integers(0, 2, 60).astype(np.uint32),
@@ -94,7 +68,9 @@ def step(device, dram=()):
 def test_a_training_step_with_tables_in_either_memory(device, dram):
     found, memory = step(device, dram)
     with hotrow.open("model", "ecp5") as model:
-        expected, _ = step(model)
+        expected, trained = step(model)
     assert found == expected
     for number in dram:
         assert np.isnan(memory[number]).all(), "the card wrote to the host's memory"
+    device.flush()
+    assert [each.tobytes() for each in memory] == [each.tobytes() for each in trained]

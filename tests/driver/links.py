@@ -4,14 +4,18 @@ import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import hotrow
 import numpy as np
 from hotrow.contract.generated import QUEUES, REGISTERS
+from hotrow.device import Device
+from hotrow.transports.link.transport import LinkTransport
 from hotrow_rtl.config import preset
 from hotrow_sim.link.model_card import ModelCard
 
 ROOT = Path(__file__).parents[2]
 WHOLE_CARD = "whole-card"  # transport to an accelerator with its PCI Express bridge
 VFIO_USER = "vfio-user"  # the same, served by another process on a socket
+ROWS, DIM = 600, 16  # of `random_table`
 COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"] for queue in QUEUES}
 
 
@@ -105,3 +109,20 @@ class LateCard(ModelCard):
 def model_card(name="tiny", **options):
     """A golden card of a preset with memory of its own."""
     return ModelCard(preset(name), **options)
+
+
+def linked_device(patience=60.0, memory_bytes=1 << 20, seed=0, **rough):
+    """A device on a link to a golden card."""
+    channel = RoughChannel(model_card(memory_bytes=memory_bytes).endpoint(), seed, **rough)
+    return Device(LinkTransport("link", channel, patience, 50), 60.0, 4, 1 << 20)
+
+
+def random_table(device, seed=1, on_card=True, state=False, name="users"):
+    """A table of random rows: (Table, its weights as the caller has them)."""
+    weights = hotrow.empty((ROWS, DIM), np.float32)
+    weights[:] = np.random.default_rng(seed).standard_normal(weights.shape)
+    kept = None
+    if state:
+        kept = hotrow.empty(ROWS, np.float32)
+        kept[:] = 1
+    return device.register_table(weights, name, kept, on_card=on_card), weights

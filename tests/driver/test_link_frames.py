@@ -4,8 +4,8 @@ import zlib
 
 import numpy as np
 import pytest
+from hotrow.memory.address_ranges import AddressRanges
 from hotrow.transports.link import frames
-from hotrow.transports.link.address_ranges import AddressRanges
 from hotrow.transports.link.serial_line import Decoder, encode
 from hotrow_sim.link import endpoint
 

@@ -11,40 +11,20 @@ import numpy as np
 import pytest
 from hotrow import HostWriteError, RegistrationError, TransportError
 from hotrow.contract.records import COMMAND, COMPLETION
-from hotrow.device import Device
-from hotrow.transports.link.card_memory import CardMemory
+from hotrow.transports.link.memory_access import copies_over
 from hotrow.transports.link.session import Session
-from hotrow.transports.link.transport import LinkTransport
 
 from tests.driver.interrupts import interrupted
-from tests.driver.links import RoughChannel, model_card
+from tests.driver.links import DIM, ROWS, RoughChannel, linked_device, model_card, random_table
 
 ROUGH = {"loss": 0.05, "repeat": 0.05, "damage": 0.03, "reorder": 0.1}
-ROWS, DIM = 600, 16
 ROW_BYTES, BLOCK = 4 * DIM, 256
-
-
-def opened(patience=60.0, memory_bytes=1 << 20, seed=0, **rough):
-    """A device on a link to a golden card."""
-    channel = RoughChannel(model_card(memory_bytes=memory_bytes).endpoint(), seed, **rough)
-    return Device(LinkTransport("link", channel, patience, 50), 60.0, 4, 1 << 20)
 
 
 @pytest.fixture
 def device():
-    with opened() as device:
+    with linked_device() as device:
         yield device
-
-
-def random_table(device, seed=1, on_card=True, state=False, name="users"):
-    """A table of random rows: (Table, its weights as the caller has them)."""
-    weights = hotrow.empty((ROWS, DIM), np.float32)
-    weights[:] = np.random.default_rng(seed).standard_normal(weights.shape)
-    kept = None
-    if state:
-        kept = hotrow.empty(ROWS, np.float32)
-        kept[:] = 1
-    return device.register_table(weights, name, kept, on_card=on_card), weights
 
 
 def test_a_step_moves_no_table(device):
@@ -78,38 +58,6 @@ def test_the_host_has_the_card_s_rows_after_a_flush(device):
     assert memory.access.fetched == fetched, "nothing was written since"
 
 
-def test_weights_and_state_of_a_table_are_up_to_date(device):
-    table, weights = random_table(device, state=True)
-    expected = weights.copy()
-    device.update((table, [5]), np.ones((1, DIM), np.float32), 0.5, optimizer="rowwise_adagrad")
-    assert table.state[5] == 2 and (np.delete(table.state, 5) == 1).all()
-    assert (table.weights[5] != expected[5]).all()
-    assert (np.delete(table.weights, 5, 0) == np.delete(expected, 5, 0)).all()
-
-
-def test_a_table_comes_home_when_it_is_unregistered(device):
-    table, weights = random_table(device)
-    device.scatter((table, [9]), np.full((1, DIM), 4, np.float32))
-    device.unregister_table(table)
-    assert (weights[9] == 4).all()
-    assert (table.weights[9] == 4).all(), "the host's own again"
-
-
-def test_a_registered_array_comes_home_too(device):
-    """Also with a part of it that was registered once more, which is on the card like all of it."""
-    array = hotrow.empty((40, DIM), np.float32)
-    array[:] = 1
-    whole = device.register(array, on_card=True)
-    part = device.register(array[8:16])
-    assert part.on_card
-    device.fill(array[8:12], 5)
-    device.unregister(part)
-    assert (array[8:12] == 5).all() and (array[12:] == 1).all()
-    device.fill(array[20:24], 6)
-    device.unregister(whole)
-    assert (array[20:24] == 6).all()
-
-
 def test_a_write_of_the_host_between_two_commands_reaches_an_array_of_both(device):
     table, weights = random_table(device, on_card=False)
     assert (device.gather((table, [7])) == weights[7]).all()
@@ -119,80 +67,8 @@ def test_a_write_of_the_host_between_two_commands_reaches_an_array_of_both(devic
     assert (weights[8] == 6).all()
 
 
-def test_a_write_of_the_host_to_a_table_on_the_card_is_refused_or_uploaded(device):
-    table, weights = random_table(device)
-    other, others = random_table(device, 2, name="items")
-    device.gather((table, [7]))
-    weights[7, 3], others[9] = 5, 6
-    with pytest.raises(HostWriteError, match=r"the host wrote to bytes 460 to 463 of weights of "
-                                             r"'users' \(row 7\), which is on the card: call "
-                                             r"upload\(\)") as caught:
-        device.flush()
-    assert (caught.value.first, caught.value.both) == (7 * ROW_BYTES + 12, False)
-    with pytest.raises(HostWriteError, match="'users'"):
-        table.weights  # noqa: B018
-    device.upload()
-    device.flush()
-    assert device.gather((table, [7]))[0, 3] == 5 and (device.gather((other, [9])) == 6).all()
-
-
-def test_rows_that_host_and_card_both_wrote_are_refused(device):
-    table, weights = random_table(device)
-    before = weights.copy()
-    device.scatter((table, [7, 8]), np.full((2, DIM), 2, np.float32))
-    weights[7, 1] = 9
-    with pytest.raises(HostWriteError, match=r"the host and the card both wrote to bytes 452 to "
-                                             r"455 .* \(row 7\)") as caught:
-        device.upload()
-    assert caught.value.both and (weights[8] == before[8]).all(), "nothing was merged"
-    weights[7, 1] = before[7, 1]
-    device.upload()
-    assert (weights[7:9] == 2).all()
-
-
-def test_writes_of_host_and_card_in_one_block_are_merged(device):
-    table, weights = random_table(device)
-    device.scatter((table, [8]), np.full((1, DIM), 2, np.float32))
-    weights[9] = 3
-    device.upload()
-    assert (weights[8] == 2).all() and (device.gather((table, [9])) == 3).all()
-    device.flush()
-
-
-def test_arrays_within_a_table_on_the_card_are_used_there(device):
-    """The host's bytes are not up to date: the card reads and writes its own."""
-    _, weights = random_table(device)
-    source, target = random_table(device, 2, name="source")[0], weights[100:104]
-    device.gather((source, [1, 2, 3, 4]), out=target)
-    device.scatter((source, [11, 12, 13, 14]), target)
-    device.update((source, [21]), target[:1], 1.0)
-    device.copy(weights[100], weights[200])
-    pooled = device.pool((source, [1, 2]), lengths=[2], out=weights[300:301])
-    device.flush()
-    rows = source.weights
-    assert (weights[100:104] == rows[1:5]).all() and (rows[11:15] == rows[1:5]).all()
-    assert (weights[200] == rows[1]).all() and (pooled == rows[1] + rows[2]).all()
-    assert (weights[300] == rows[1] + rows[2]).all()
-
-
-def test_what_the_card_cannot_use_where_it_is_is_refused(device):
-    _, weights = random_table(device)
-    source, _ = random_table(device, 2, name="source")
-    upside_down = weights[100:104][::-1]
-    for call in (lambda: device.gather((source, [1, 2, 3, 4]), out=upside_down),
-                 lambda: device.scatter((source, [1, 2, 3, 4]), upside_down),
-                 lambda: device.update((source, [1, 2, 3, 4]), upside_down, 1.0)):
-        with pytest.raises(RegistrationError):
-            call()
-    with pytest.raises(RegistrationError, match=r"which was registered without on_card=True"):
-        whole = hotrow.empty((ROWS, DIM), np.float32)
-        device.register(whole)
-        device.register_table(whole[:10], "part", on_card=True)
-    device.flush()
-
-
 def test_a_card_without_room_names_what_does_not_fit():
-    with opened(memory_bytes=1 << 16) as device:
+    with linked_device(memory_bytes=1 << 16) as device:
         table, weights = random_table(device)
         for on_card in (True, False):
             with pytest.raises(RegistrationError, match=r"weights of 'large' cannot be registered: "
@@ -230,7 +106,7 @@ def test_a_slab_is_smaller_where_the_card_is_nearly_full(device):
 
 
 def test_a_line_that_is_gone_takes_rows_along_by_name():
-    device = opened(patience=0.001)
+    device = linked_device(patience=0.001)
     table, _ = random_table(device)
     device.scatter((table, [1]), np.zeros((1, DIM), np.float32))
     device.transport._channel._endpoint.answer = lambda frame: None
@@ -240,32 +116,9 @@ def test_a_line_that_is_gone_takes_rows_along_by_name():
     device.close()
 
 
-@pytest.mark.parametrize("when", ["take_written", "_read_parts"])
-def test_after_an_interrupt_no_block_is_forgotten(device, monkeypatch, when):
-    """The interrupt comes before the note of the blocks, or within the merge."""
-    table, weights = random_table(device)
-    device.scatter((table, [3, 400]), np.full((2, DIM), 7, np.float32))
-    place = device.transport.memory
-    place = place.access if when == "take_written" else place
-    answer = getattr(place, when)
-
-    def interrupted(*arguments):
-        answer(*arguments)
-        if when == "_read_parts":
-            weights[3] = 7  # as the merge begins
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(place, when, interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            device.flush()
-    device.flush()
-    assert (weights[[3, 400]] == 7).all()
-
-
 def test_an_interrupt_at_any_line_of_a_wait_hides_no_write_of_the_card():
     rng, at, where = np.random.default_rng(1), 0, "begin"
-    with opened(patience=1e-3) as device:
+    with linked_device(patience=1e-3) as device:
         table, weights = random_table(device)
         out = hotrow.empty((5, DIM), np.float32)
         device.register(out)
@@ -280,7 +133,7 @@ def test_an_interrupt_at_any_line_of_a_wait_hides_no_write_of_the_card():
 def test_after_an_interrupt_no_two_arrays_share_a_place_on_the_card():
     """It comes at any line of `unregister`; a copy that stays has its array."""
     at, where = 0, "begin"
-    with opened(patience=1e-3) as device:
+    with linked_device(patience=1e-3) as device:
         memory = device.transport.memory
         while where:
             at, array = at + 1, hotrow.empty(1 << 10, np.uint8)
@@ -310,7 +163,7 @@ def test_flush_and_upload_over_a_rough_line(seed):
     rng = np.random.default_rng(seed)
     card = model_card(memory_bytes=1 << 16)
     session = Session(RoughChannel(card.endpoint(), seed, **ROUGH), 0.001, 50)
-    memory = CardMemory(session)
+    memory = copies_over(session)
     host = rng.integers(0, 256, 20_000).astype(np.uint8)
     place = memory.attach(host, True, "card") - card.link.memory_base
     on_card = card.memory[place:place + host.size]

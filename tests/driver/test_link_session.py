@@ -7,7 +7,7 @@ import pytest
 from hotrow import TransportError
 from hotrow.contract.generated import Operation
 from hotrow.device import Device
-from hotrow.transports.link.card_memory import CardMemory
+from hotrow.transports.link.memory_access import copies_over
 from hotrow.transports.link.session import Session
 from hotrow.transports.link.transport import LinkTransport
 from hotrow_rtl.config import preset
@@ -118,7 +118,7 @@ def test_memory_is_kept_alike_whoever_writes(seed):
     rng = np.random.default_rng(seed)
     card = model_card(memory_bytes=1 << 16)
     session = Session(RoughChannel(card.endpoint(), seed, **ROUGH), 0.001, 50)
-    memory = CardMemory(session)
+    memory = copies_over(session)
     base = card.link.memory_base
     hosts = [np.zeros(int(size) + 16, np.uint8)[-int(size):] for size in (5000, 64, 20_000, 333)]
     places = [memory.attach(host) for host in hosts]
@@ -146,7 +146,7 @@ def test_memory_is_kept_alike_whoever_writes(seed):
 
 def test_only_what_changed_goes_over_the_line():
     card = model_card(memory_bytes=1 << 16)
-    memory = CardMemory(Session(RoughChannel(card.endpoint()), 60.0, 2))
+    memory = copies_over(Session(RoughChannel(card.endpoint()), 60.0, 2))
     host = np.zeros(1 << 14, np.uint8)
     memory.attach(host)
     memory.push(alone=True)
@@ -201,7 +201,7 @@ def test_a_card_that_takes_its_time():
 
 def test_arrays_that_share_memory_share_their_copy():
     card = model_card(memory_bytes=1 << 16)
-    memory = CardMemory(Session(RoughChannel(card.endpoint()), 60.0, 2))
+    memory = copies_over(Session(RoughChannel(card.endpoint()), 60.0, 2))
     host = np.arange(1024, dtype=np.uint8)
     whole = memory.attach(host[:768])
     part = memory.attach(host[256:512])

@@ -171,7 +171,7 @@ GEOMETRY = tuple((f"{name.upper()}", 0x010 + 4 * i, name) for i, name in enumera
     "bus_bytes", "handles", "tables", "counter_sets", "counter_ways", "counter_bits",
     "directory_choices", "directory_sets", "directory_ways", "directory_partitions",
     "batch_samples", "miss_entries", "row_bytes", "events", "clock_mhz", "arithmetic",
-    "planner", "batch_lookups", "lookup_lanes")))
+    "planner", "batch_lookups", "lookup_lanes", "address_width", "card_memory_log2")))
 
 
 def _queue(queue):

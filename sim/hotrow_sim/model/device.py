@@ -114,7 +114,10 @@ class Device:
 
     def __init__(self, config: Config):
         self.config = config
-        self.memory = Memory(config.address_width, config.bus_bytes)
+        self.memory = Memory(config.host_address_width, config.bus_bytes)
+        if config.card_memory_log2:
+            self.memory.map(1 << config.host_address_width,
+                            np.zeros(1 << config.card_memory_log2, np.uint8), True)
         self.regions, self.tables = {}, {}
         self.events = Events(config.events)
         self._lookups = LookupEngine(config, self.memory, self.tables)

@@ -4,6 +4,7 @@ import ctypes
 import time
 from functools import cache
 
+import numpy as np
 from hotrow_rtl.config import Config, log2
 from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract.encoding import QUEUES
@@ -69,7 +70,7 @@ class Device:
         if trace is not None:
             write_signal_list(trace, config)
         self._library = _load(str(device_library(config, trace is not None, litedram)), litedram)
-        widths = [config.address_width] + [log2(dram_bytes(config))] * litedram
+        widths = [config.host_address_width] + [log2(dram_bytes(config))] * litedram
         self._space = AddressSpace(min(widths))
         self._arrays = {}
         self._completed = dict.fromkeys(COMPLETED, 0)  # last value read, by register
@@ -80,6 +81,9 @@ class Device:
             self._library.hotrow_open((type(structs[0]) * len(structs))(*structs),
                                       dram and ctypes.byref(dram)))
         self.restart_trace()
+        if config.card_memory_log2:
+            self._map(1 << config.host_address_width,
+                      np.zeros(1 << config.card_memory_log2, np.uint8), True)
 
     def read_register(self, offset):
         """Read the 32-bit register at a byte offset."""
@@ -101,12 +105,17 @@ class Device:
         """Make a one-dimensional uint8 array part of the device's memory; return its address."""
         check_attachable(array)
         address = self._space.place(array.ctypes.data, array.size)
-        if not self._library.hotrow_map(
-                self._open(), address, array.size, array.ctypes.data, writable):
+        if not self._map(address, array, writable):
             self._space.release(address)
             raise ValueError(f"an array of {array.size} bytes cannot be attached")
-        self._arrays[address] = array
         return address
+
+    def _map(self, address, array, writable):
+        mapped = self._library.hotrow_map(
+            self._open(), address, array.size, array.ctypes.data, writable)
+        if mapped:
+            self._arrays[address] = array
+        return mapped
 
     def detach(self, address):
         """Remove the array at that device address from the device's memory."""

@@ -329,8 +329,9 @@ REGISTERS = {
     "DIRECTORY_CHOICES": 0x028, "DIRECTORY_SETS": 0x02C, "DIRECTORY_WAYS": 0x030,
     "DIRECTORY_PARTITIONS": 0x034, "BATCH_SAMPLES": 0x038, "MISS_ENTRIES": 0x03C,
     "ROW_BYTES": 0x040, "EVENTS": 0x044, "CLOCK_MHZ": 0x048, "ARITHMETIC": 0x04C, "PLANNER": 0x050,
-    "BATCH_LOOKUPS": 0x054, "LOOKUP_LANES": 0x058, "CONTROL": 0x080, "STATUS": 0x084,
-    "FAULT": 0x088, "INTERRUPT": 0x08C, "TIMEOUT": 0x090, "CYCLE_LOW": 0x094, "CYCLE_HIGH": 0x098,
+    "BATCH_LOOKUPS": 0x054, "LOOKUP_LANES": 0x058, "ADDRESS_WIDTH": 0x05C,
+    "CARD_MEMORY_LOG2": 0x060, "CONTROL": 0x080, "STATUS": 0x084, "FAULT": 0x088,
+    "INTERRUPT": 0x08C, "TIMEOUT": 0x090, "CYCLE_LOW": 0x094, "CYCLE_HIGH": 0x098,
     "EVENT_SELECT": 0x09C, "EVENT_VALUE": 0x0A0, "PLAN_RETIRED": 0x0A4, "PLAN_WINDOW": 0x0A8,
     "REGION_HANDLE": 0x0C0, "REGION_BASE_LOW": 0x0C4, "REGION_BASE_HIGH": 0x0C8,
     "REGION_SIZE_LOW": 0x0CC, "REGION_SIZE_HIGH": 0x0D0, "REGION_COMMIT": 0x0D4,
@@ -353,6 +354,7 @@ GEOMETRY = {
     "batch_samples": "BATCH_SAMPLES", "miss_entries": "MISS_ENTRIES", "row_bytes": "ROW_BYTES",
     "events": "EVENTS", "clock_mhz": "CLOCK_MHZ", "arithmetic": "ARITHMETIC", "planner": "PLANNER",
     "batch_lookups": "BATCH_LOOKUPS", "lookup_lanes": "LOOKUP_LANES",
+    "address_width": "ADDRESS_WIDTH", "card_memory_log2": "CARD_MEMORY_LOG2",
 }
 
 # Records: (field, first byte, bytes).
@@ -416,6 +418,8 @@ def check_geometry(config: Any) -> None:
         raise ValueError("one lane takes one request per cycle, which one bank serves: "
                          f"lane_banks must be 1 with lookup_lanes=1, not {config.lane_banks}")
     within("address_width", 32, 64)
+    if config.card_memory_log2:
+        within("card_memory_log2", 12, config.address_width - 1)
     within("handles", 8, 1 << 16, power_of_two=True)
     within("tables", 2, 1024, power_of_two=True)
     within("counter_sets", 16, 1 << 24, power_of_two=True)
@@ -499,6 +503,8 @@ class GeometryFields:
     planner: bool
     batch_lookups: int
     lookup_lanes: int
+    address_width: int
+    card_memory_log2: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -507,7 +513,6 @@ class PresetFields(GeometryFields):
 
     name: str
     lane_banks: int
-    address_width: int
     stamp_bits: int
     burst_beats: int
     outstanding: int
@@ -519,27 +524,29 @@ class PresetFields(GeometryFields):
 
 PRESETS = {
     "tiny": PresetFields(
-        name="tiny", bus_bytes=16, lookup_lanes=0, lane_banks=2, address_width=64, handles=64,
-        tables=32, counter_sets=64, counter_ways=4, counter_bits=16, directory_choices=2,
-        directory_sets=64, directory_ways=2, directory_partitions=8, stamp_bits=8,
-        batch_samples=1024, batch_lookups=2147483648, miss_entries=256, burst_beats=4,
-        outstanding=4, row_bytes=512, row_ports=2, result_ports=1, window_beats=8, events=8,
-        arithmetic=True, arithmetic_lanes=0, planner=True, clock_mhz=50,
+        name="tiny", bus_bytes=16, lookup_lanes=0, lane_banks=2, address_width=64,
+        card_memory_log2=0, handles=64, tables=32, counter_sets=64, counter_ways=4,
+        counter_bits=16, directory_choices=2, directory_sets=64, directory_ways=2,
+        directory_partitions=8, stamp_bits=8, batch_samples=1024, batch_lookups=2147483648,
+        miss_entries=256, burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
+        window_beats=8, events=8, arithmetic=True, arithmetic_lanes=0, planner=True, clock_mhz=50,
     ),
     "ecp5": PresetFields(
-        name="ecp5", bus_bytes=8, lookup_lanes=1, lane_banks=1, address_width=32, handles=64,
-        tables=32, counter_sets=2048, counter_ways=4, counter_bits=16, directory_choices=1,
-        directory_sets=2048, directory_ways=4, directory_partitions=2, stamp_bits=8,
-        batch_samples=2048, batch_lookups=1048576, miss_entries=1024, burst_beats=8,
-        outstanding=16, row_bytes=1024, row_ports=1, result_ports=2, window_beats=6, events=8,
-        arithmetic=True, arithmetic_lanes=1, planner=True, clock_mhz=50,
+        name="ecp5", bus_bytes=8, lookup_lanes=1, lane_banks=1, address_width=32,
+        card_memory_log2=0, handles=64, tables=32, counter_sets=2048, counter_ways=4,
+        counter_bits=16, directory_choices=1, directory_sets=2048, directory_ways=4,
+        directory_partitions=2, stamp_bits=8, batch_samples=2048, batch_lookups=1048576,
+        miss_entries=1024, burst_beats=8, outstanding=16, row_bytes=1024, row_ports=1,
+        result_ports=2, window_beats=6, events=8, arithmetic=True, arithmetic_lanes=1,
+        planner=True, clock_mhz=50,
     ),
     "alveo-u55c": PresetFields(
         name="alveo-u55c", bus_bytes=64, lookup_lanes=0, lane_banks=2, address_width=64,
-        handles=1024, tables=1024, counter_sets=262144, counter_ways=8, counter_bits=16,
-        directory_choices=2, directory_sets=65536, directory_ways=8, directory_partitions=8,
-        stamp_bits=8, batch_samples=65536, batch_lookups=2147483648, miss_entries=65536,
-        burst_beats=16, outstanding=1024, row_bytes=4096, row_ports=4, result_ports=4,
-        window_beats=8, events=32, arithmetic=True, arithmetic_lanes=0, planner=True, clock_mhz=250,
+        card_memory_log2=0, handles=1024, tables=1024, counter_sets=262144, counter_ways=8,
+        counter_bits=16, directory_choices=2, directory_sets=65536, directory_ways=8,
+        directory_partitions=8, stamp_bits=8, batch_samples=65536, batch_lookups=2147483648,
+        miss_entries=65536, burst_beats=16, outstanding=1024, row_bytes=4096, row_ports=4,
+        result_ports=4, window_beats=8, events=32, arithmetic=True, arithmetic_lanes=0,
+        planner=True, clock_mhz=250,
     ),
 }

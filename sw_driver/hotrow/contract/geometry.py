@@ -12,6 +12,11 @@ class Geometry(generated.GeometryFields):
         return self.lookup_lanes or self.bus_bytes // 4
 
     @property
+    def host_address_width(self) -> int:
+        """Bits of an address in the host's memory: the upper half is the card's, if it has any."""
+        return self.address_width - bool(self.card_memory_log2)
+
+    @property
     def slots(self) -> int:
         """Rows that the directory can hold."""
         return self.directory_choices * self.directory_sets * self.directory_ways

@@ -210,7 +210,7 @@ class Buffer:
         The commands under way that use it.
     """
 
-    def __init__(self, name: str, source: Any, writable: bool, on_card: bool = False):
+    def __init__(self, name: str, source: Any, writable: bool):
         self.name = name
         self.array = memory_of(source, name)
         self.host, self.nbytes = span(self.array)
@@ -221,7 +221,7 @@ class Buffer:
         if writable and not self.array.flags.writeable:
             raise RegistrationError(
                 f"{name} is a read-only array: register it with writable=False")
-        self.writable, self.on_card = writable, on_card
+        self.writable, self.on_card = writable, False
         self.handle: int | None = None
         self.device_address: int | None = None
         self.holders: set[Held] = set()

@@ -31,15 +31,19 @@ class Regions:
         Allocates memory that the card can reach, with the signature of `hotrow.empty`.
     reaches_host : bool
         Whether the card works on the host's memory in place; else on copies of it.
+    copies : CardMemory, a transport that has its calls, or None
+        Copies of arrays in memory of the card's own: of all, or of those on the card if the card
+        reaches the host's memory, too.
     """
 
     def __init__(self, transport: Transport, registers: Registers, handles: int):
         self._transport, self._registers, self._handles = transport, registers, handles
         self.empty = getattr(transport, "empty", empty)
         self.reaches_host: bool = getattr(transport, "reaches_host", True)
-        self._copies: Any = transport  # where it does not reach the host
+        self.copies: Any = None if self.reaches_host else transport
         self._buffers: list[Buffer | None] = []  # by handle, up to the highest in use
         self._unsent: list[tuple[Buffer, int, int]] = []  # (memory of the driver, offset, bytes)
+        self._to_push = False  # whether an array on the card may not have been sent
 
     def clear(self) -> None:
         """Remove every region from the card: another program may have left some."""
@@ -49,13 +53,18 @@ class Regions:
     @property
     def on_card(self) -> list[Buffer]:
         """Buffers whose memory is on the card alone."""
-        return [] if self.reaches_host else [
-            buffer for buffer in self._buffers if buffer and buffer.on_card]
+        return [buffer for buffer in self._buffers if buffer and buffer.on_card]
 
     def remove_all(self) -> None:
         """Unregister every buffer, also those that a command under way uses."""
         for buffer in filter(None, tuple(self._buffers)):
             self.drop(buffer)
+
+    def add_card(self, base: int, size: int) -> int:
+        """Give the card's own memory a handle, which no array gets."""
+        self._handles -= 1
+        self._define(self._handles, base, size, RegionCommitBits.WRITABLE)
+        return self._handles
 
     def add(self, source: Any, writable: bool, name: str | None = None,
             held: Held | None = None, owner: str = "both") -> Buffer:
@@ -70,16 +79,19 @@ class Regions:
         held : Held, optional
             Unregister it when the command has completed.
         owner : str
-            "both", "card" or "driver": who writes to it, see `link.card_memory`.
+            "both", "card" or "driver": who writes to it, see `card_memory`.
 
         Raises
         ------
         RegistrationError
-            If the memory is misaligned, read-only though `writable` is set, no handle is free, or
-            the device's addresses have no room for it.
+            If the memory is misaligned, read-only though `writable` is set, no handle is free, the
+            device's addresses have no room for it, or it would be on the card in part.
         """
-        buffer = Buffer(name or "the buffer", source, writable, owner == "card")
-        buffer.on_card |= self._shares_card(buffer.bytes)
+        buffer = Buffer(name or "the buffer", source, writable)
+        buffer.on_card = self.copies is not None and (
+            owner == "card" or self._shares_card(buffer.bytes))
+        if buffer.on_card and self.reaches_host:
+            self._check_apart(buffer)
         handle = self._buffers.index(None) if None in self._buffers else len(self._buffers)
         if handle == self._handles:
             raise RegistrationError(
@@ -95,12 +107,11 @@ class Regions:
             buffer.handle = handle
             self._buffers[handle:handle + 1] = [buffer]
             buffer.device_address = (
-                self._transport.attach(buffer.bytes, writable) if self.reaches_host
-                else self._copies.attach(buffer.bytes, writable, owner))
-            self._registers.write_wide("REGION_BASE", buffer.device_address)
-            self._registers.write_wide("REGION_SIZE", buffer.nbytes)
-            self._commit(handle, RegionCommitBits.VALID
-                         | (RegionCommitBits.WRITABLE if writable else 0))
+                self.copies.attach(buffer.bytes, writable, owner) if self._copied(buffer)
+                else self._transport.attach(buffer.bytes, writable))
+            self._to_push |= buffer.on_card
+            self._define(handle, buffer.device_address, buffer.nbytes,
+                         RegionCommitBits.WRITABLE if writable else 0)
         except BaseException as error:
             self.drop(buffer)
             if isinstance(error, MemoryError):
@@ -163,6 +174,24 @@ class Regions:
         """Whether an array shares memory with a buffer that is on the card."""
         return any(np.may_share_memory(array, buffer.bytes) for buffer in self.on_card)
 
+    def _check_apart(self, buffer: Buffer) -> None:
+        """Refuse an array on the card of which another array has a part in the host's memory."""
+        for other in filter(None, self._buffers):
+            if not other.on_card and np.may_share_memory(buffer.bytes, other.bytes):
+                raise RegistrationError(
+                    f"{buffer.name} cannot be on the card: its bytes overlap those of "
+                    f"{other.name}, which was registered without on_card=True")
+
+    def _copied(self, buffer: Buffer) -> bool:
+        """Whether the card works on a copy of a buffer."""
+        return buffer.on_card or not self.reaches_host
+
+    def push(self) -> None:
+        """Send arrays on the card that were never sent; over a link a doorbell does."""
+        if self._to_push and self.reaches_host:
+            self.copies.push(alone=True)
+        self._to_push = False
+
     def send_later(self, buffer: Buffer, offset: int, size: int) -> None:
         """Send bytes of memory of the driver before the next command."""
         if not self.reaches_host:
@@ -173,14 +202,14 @@ class Regions:
         while self._unsent:
             buffer, offset, size = self._unsent[0]
             if buffer.device_address is not None:
-                self._copies.send(buffer.device_address + offset, size)
+                self.copies.send(buffer.device_address + offset, size)
             del self._unsent[0]
 
     def fetch(self, buffer: Buffer, offset: int, size: int) -> None:
         """Fetch bytes that the card wrote to memory of the driver."""
         if not self.reaches_host and size:
             assert buffer.device_address is not None
-            self._copies.fetch(buffer.device_address + offset, size)
+            self.copies.fetch(buffer.device_address + offset, size)
 
     def flush(self, buffer: Buffer | None = None) -> None:
         """Fetch what the card wrote to memory on the card, or only to that of a buffer.
@@ -190,13 +219,13 @@ class Regions:
         HostWriteError
             The host wrote to it since the last flush.
         """
-        if self.reaches_host or (buffer and not buffer.on_card):
+        if self.copies is None or (buffer and not buffer.on_card):
             return
         with self._named():
             if buffer is None:
-                self._copies.flush()
+                self.copies.flush()
             elif buffer.device_address is not None:
-                self._copies.flush(buffer.device_address)
+                self.copies.flush(buffer.device_address)
 
     def upload(self) -> None:
         """`flush`, and send what the host wrote to memory on the card.
@@ -207,7 +236,7 @@ class Regions:
             Host and card wrote to the same bytes.
         """
         with self._named():
-            self._copies.upload()
+            self.copies.upload()
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -264,13 +293,19 @@ class Regions:
         """Unregister a buffer, whether or not a command uses it; a second call does nothing."""
         handle = buffer.handle
         if handle is not None and buffer in self._buffers:
-            self.flush(buffer)
+            if not buffer.for_one_command:  # else it lies in an array that stays
+                self.flush(buffer)
             self._commit(handle, 0)
             if buffer.device_address is not None:
                 address, buffer.device_address = buffer.device_address, None
-                self._transport.detach(address)
+                (self.copies if self._copied(buffer) else self._transport).detach(address)
             self._buffers[handle] = None  # from here on another buffer may have the handle
         buffer.handle = None
+
+    def _define(self, handle: int, base: int, size: int, bits: int) -> None:
+        self._registers.write_wide("REGION_BASE", base)
+        self._registers.write_wide("REGION_SIZE", size)
+        self._commit(handle, RegionCommitBits.VALID | bits)
 
     def _commit(self, handle: int, bits: int) -> None:
         self._registers.write("REGION_HANDLE", handle)

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import TypeVar
 
-from ..contract.errors import CommandError, DeviceError
+import numpy as np
+
+from ..contract.errors import CommandError, DeviceError, TimeoutError, TransportError
 from ..contract.generated import (
     IDENTITY,
     QUEUE_OF,
@@ -22,6 +24,7 @@ from ..contract.generated import (
     StatusBits,
 )
 from ..memory.buffer import Held
+from ..memory.card_memory import CardMemory
 from ..memory.regions import Regions
 from ..memory.registers import (
     STOPPED,
@@ -36,6 +39,7 @@ from ..operands.results import Done, RowList
 from ..operands.row_lists import refusal
 from ..operands.staging import SLAB_BYTES, Pool
 from ..operands.tables import Tables
+from .copy_access import BLOCK_BYTES, PIECE_BYTES, CopyAccess
 from .futures import Completion, Future
 from .rings import CommandQueue, Settings
 
@@ -73,6 +77,8 @@ class Commands:
         Completed commands and their cycles, by opcode.
     listeners : list of callable
         Called with a queue's name and the completion record of each of its commands.
+    submitted : int
+        Commands so far.
     closed : bool
     """
 
@@ -100,7 +106,10 @@ class Commands:
         self.queues = {name: CommandQueue(name, ring_entries, self.registers, self.regions,
                                           self.lock, self.settings, self._account)
                        for name in QUEUES}
+        self.submitted = 0
         self.start()
+        if self.geometry.card_memory_log2 and self.regions.reaches_host:
+            self.regions.copies = self._card_memory()
 
     @contextmanager
     def open(self, opcode: Opcode, queue: str | None = None) -> Iterator[Held]:
@@ -117,6 +126,7 @@ class Commands:
                 if ring.full:  # by another thread
                     continue
                 self.check_open()
+                self.regions.push()
                 try:
                     yield held
                     return
@@ -129,6 +139,7 @@ class Commands:
                finish: Callable[[Completion], T], held: Held, queue: str | None = None,
                lost: Callable[[], None] | None = None) -> Future[T]:
         """Queue one command inside `open`; see `CommandQueue.submit`."""
+        self.submitted += 1
         return self.queue(queue or QUEUE_OF[opcode]).submit(opcode, operands, finish, held, lost)
 
     def simple(self, opcode: Opcode, operands: dict[str, int],
@@ -210,6 +221,49 @@ class Commands:
         finally:
             for queue in self.queues.values():
                 queue.stop(error)
+
+    def _card_memory(self) -> CardMemory:
+        """Copies of arrays in the card's own memory."""
+        base, size = 1 << self.geometry.host_address_width, 1 << self.geometry.card_memory_log2
+        host = self.regions.add(self.regions.empty(PIECE_BYTES, np.uint8), True,
+                                "the array between host and card", owner="driver")
+        access = CopyAccess(self._copy, lambda: (self.submitted, self._idle), host,
+                            self.regions.add_card(base, size), base)
+        return CardMemory(access, base, size, BLOCK_BYTES)
+
+    @property
+    def _idle(self) -> bool:
+        return not any(queue.outstanding for queue in self.queues.values())
+
+    def _copy(self, source: int, destination: int, count: int) -> None:
+        queue = QUEUE_OF[Opcode.COPY]
+        self.queue(queue).make_room(Opcode.COPY)
+        self.submit(Opcode.COPY, {"count": count, "source": source, "destination": destination},
+                    self.done, Held(), queue).wait()
+
+    def end(self, timeout: float) -> None:
+        """Give up what is under way for good, and fetch what only commands can.
+
+        Raises
+        ------
+        TransportError
+            The device hangs, or is gone, and the host lacks what the card wrote to its own memory.
+        HostWriteError
+        """
+        why, hangs = "the device was closed", False
+        try:
+            self.give_up(why, timeout)
+        except DeviceError:  # which can be left
+            hangs = True
+        if self.regions.reaches_host and self.regions.on_card:
+            try:
+                if not hangs:
+                    self.start()
+                self.regions.flush()  # which a device that hangs refuses, if there is anything
+                if not hangs:
+                    self.give_up(why, timeout)
+            except (DeviceError, CommandError, TimeoutError) as error:
+                raise TransportError(str(error)) from error
 
     def _account(self, queue: str, completion: Completion) -> None:
         count = self.statistics.setdefault(completion["opcode"], [0, 0])

@@ -98,7 +98,12 @@ class CommandQueue:
     @property
     def full(self) -> bool:
         """Whether the ring has no room for a command."""
-        return len(self._outstanding) >= self._entries
+        return self.outstanding >= self._entries
+
+    @property
+    def outstanding(self) -> int:
+        """Commands that were submitted and have not completed."""
+        return len(self._outstanding)
 
     def make_room(self, opcode: Opcode) -> None:
         """Wait, without the device's lock, until the ring has room for a command."""

@@ -25,7 +25,8 @@ FEWEST_SLOTS, _MOST_SLOTS = 1 << 14, 1 << 22
 _MOST_THREADS = 256
 _MOST_BY_DEFAULT = 8  # threads
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"] for queue in QUEUES}
-GEOMETRY_FIELDS = ("bus_bytes", "lookup_lanes", "lane_banks", "address_width", "handles", "tables",
+GEOMETRY_FIELDS = ("bus_bytes", "lookup_lanes", "lane_banks", "address_width",
+           "card_memory_log2", "handles", "tables",
            "counter_sets", "counter_ways", "counter_bits", "directory_choices", "directory_sets",
            "directory_ways", "directory_partitions", "stamp_bits", "batch_samples",
            "batch_lookups", "miss_entries", "window_beats", "events", "arithmetic", "planner",
@@ -117,9 +118,12 @@ class CpuTransport:
             raise RuntimeError(
                 f"memory or threads ran out for a card of {geometry.directory_sets} sets and "
                 f"{threads} threads: open it with fewer slots or threads")
-        self._addresses = _Addresses(geometry.address_width)
+        self._addresses = _Addresses(geometry.host_address_width)
         self._arrays: dict[int, NDArray[np.uint8]] = {}
         self._closed, self._process = False, os.getpid()
+        if geometry.card_memory_log2:
+            self._map(self._handle, 1 << geometry.host_address_width,
+                      np.zeros(1 << geometry.card_memory_log2, np.uint8), True)
 
     @property
     def _card(self) -> int:
@@ -143,9 +147,12 @@ class CpuTransport:
             raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
                              f"{array.dtype}{list(array.shape)}")
         card, address = self._card, self._addresses.place(array)
+        self._map(card, address, array, writable)
+        return address
+
+    def _map(self, card: int, address: int, array: NDArray[np.uint8], writable: bool) -> None:
         self._arrays[address] = array
         self._library.card_map(card, address, array.ctypes.data, array.size, writable)
-        return address
 
     def detach(self, address: int) -> None:
         """Remove the array at that device address from the device's memory."""

@@ -163,9 +163,9 @@ class SharedMemory:
         """Do nothing: the file stays mapped."""
 
 
-def open_transport(address, preset=None, address_width=32, interrupts=True, shared=False):
+def open_transport(address, preset=None, interrupts=True, shared=False):
     """A `PcieTransport` to the card that serves the socket `address`."""
     client = Client(address)
-    memory = SharedMemory(client) if shared else VfioMemory(-1, address_width, client.ioctl)
-    return PcieTransport(client, memory, client.enable,
+    return PcieTransport(client, lambda width: SharedMemory(client) if shared
+                         else VfioMemory(-1, width, client.ioctl), client.enable,
                          interrupt=client.interrupt() if interrupts else None)

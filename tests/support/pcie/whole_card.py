@@ -1,5 +1,7 @@
 """The whole card with its bridge as a transport: the driver's `pcie`, with a simulated bus."""
 
+from functools import partial
+
 from hotrow.transports.pcie import vfio
 from hotrow.transports.pcie.transport import PcieTransport
 from hotrow.transports.pcie.vfio import MAP, UNMAP, VfioMemory
@@ -49,6 +51,5 @@ def open_transport(preset="tiny", config=None):
     """A `PcieTransport` to a simulated card."""
     config = config or preset_of(preset)
     card = PcieCard(config)
-    return PcieTransport(CardRegisters(card), VfioMemory(-1, config.address_width,
-                                                         CardMemory(card)),
+    return PcieTransport(CardRegisters(card), partial(VfioMemory, -1, ioctl=CardMemory(card)),
                          lambda *, master: card.master(master))

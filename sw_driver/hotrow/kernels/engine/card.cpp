@@ -74,7 +74,7 @@ bool Card::known(uint32_t offset) const {
         default: break;
     }
     return from_to(HOTROW_REG_IDENTITY, HOTROW_REG_VERSION) ||
-           from_to(HOTROW_REG_BUS_BYTES, HOTROW_REG_LOOKUP_LANES) ||
+           from_to(HOTROW_REG_BUS_BYTES, HOTROW_REG_CARD_MEMORY_LOG2) ||
            from_to(HOTROW_REG_CONTROL, HOTROW_REG_PLAN_WINDOW) ||
            from_to(HOTROW_REG_REGION_HANDLE, HOTROW_REG_TABLE_FORMAT) ||
            from_to(LOOKUP, LOOKUP + STATE) || from_to(MOVE, MOVE + STATE);
@@ -111,6 +111,8 @@ uint32_t Card::read_register(uint32_t offset) {
         case HOTROW_REG_PLANNER: return g.planner;
         case HOTROW_REG_BATCH_LOOKUPS: return g.batch_lookups;
         case HOTROW_REG_LOOKUP_LANES: return g.lookup_lanes;
+        case HOTROW_REG_ADDRESS_WIDTH: return g.address_width;
+        case HOTROW_REG_CARD_MEMORY_LOG2: return g.card_memory_log2;
         case HOTROW_REG_STATUS: return READY;
         case HOTROW_REG_FAULT: return fault_;
         case HOTROW_REG_INTERRUPT:

@@ -12,7 +12,8 @@ inline int bits_of(uint64_t power) { return __builtin_ctzll(power); }
 
 // Filled by the host; the order is that of its structure.
 struct Geometry {
-    uint32_t bus_bytes, lookup_lanes, lane_banks, address_width, handles, tables;
+    uint32_t bus_bytes, lookup_lanes, lane_banks, address_width, card_memory_log2;
+    uint32_t handles, tables;
     uint32_t counter_sets, counter_ways, counter_bits;
     uint32_t directory_choices, directory_sets, directory_ways, directory_partitions;
     uint32_t stamp_bits, batch_samples, batch_lookups, miss_entries, window_beats;
@@ -38,6 +39,7 @@ struct Geometry {
         };
         return power(bus_bytes, 8, 64) && lookup_lanes <= 1 && within(lane_banks, 1, 2) &&
                lanes() >= lane_banks && within(address_width, 32, 64) &&
+               (!card_memory_log2 || within(card_memory_log2, 12, address_width - 1)) &&
                power(handles, 8, 1 << 16) && power(tables, 2, 1024) &&
                power(counter_sets, 2 * banks(), 1 << 24) && within(counter_ways, 2, 64) &&
                within(counter_bits, 4, 32) && within(directory_choices, 1, 2) &&

@@ -45,6 +45,8 @@
 #define HOTROW_REG_PLANNER 0x50u /* geometry: planner */
 #define HOTROW_REG_BATCH_LOOKUPS 0x54u /* geometry: batch_lookups */
 #define HOTROW_REG_LOOKUP_LANES 0x58u /* geometry: lookup_lanes */
+#define HOTROW_REG_ADDRESS_WIDTH 0x5Cu /* geometry: address_width */
+#define HOTROW_REG_CARD_MEMORY_LOG2 0x60u /* geometry: card_memory_log2 */
 #define HOTROW_REG_CONTROL 0x80u /* soft reset and interrupts */
 #define HOTROW_REG_STATUS 0x84u /* whether the card is ready, and which ports stopped */
 #define HOTROW_REG_FAULT 0x88u /* sticky, write 1 to clear */

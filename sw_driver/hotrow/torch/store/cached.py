@@ -375,11 +375,11 @@ class CachedStore(Store):
         """Write trained rows to the tables without the device, which did not."""
         self.host.land_directly()
         self._write_all_back(self.host.write_directly)
-        if self.device.reaches_host:
+        names = ", ".join(repr(name) for name in self.slot_map.on_card)
+        if not names:
             warnings.warn(f"the device did not write trained rows to the tables ({error}): the "
                           f"host has written them, and none is lost", stacklevel=4)
             return
-        names = ", ".join(repr(name) for name in self.slot_map.names)
         raise TransportError(
             f"{error}; rows of {names} that left their slots after batch {self._flushed - 1} and "
             f"up to batch {self.window.finished - 1} are on the card alone, and the tables have "

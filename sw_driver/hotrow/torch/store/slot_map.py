@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...contract.errors import Error
+from ...contract.errors import Error, RegistrationError
 from ...device import Device
 from ...kernels.copying import place_slots
 from ...kernels.listing import locate_rows, select_rows
-from ...memory.buffer import Buffer
+from ...memory.buffer import Array, Buffer
 from ...operands.results import PlacedRows, RowList, Words
 from ...operands.table import Table
 from ..features.bags import Bags
@@ -95,13 +95,28 @@ class SlotMap:
         try:
             for what, array in (("rows", rows.array), ("state", rows.side)):
                 if array is not None:
-                    buffers.append(self._device.register(
-                        array, on_card=True, name=f"{what} of {_named(group)}"))
+                    buffers.append(self._placed(array, f"{what} of {_named(group)}"))
             yield buffers
         except BaseException:
             for buffer in buffers:
                 self._device.unregister(buffer)
             raise
+
+    def _placed(self, array: Array, name: str) -> Buffer:
+        """Register memory of a group, on the card where there is room."""
+        try:
+            return self._device.register(array, on_card=True, name=name)
+        except RegistrationError:
+            if not self._device.reaches_host:
+                raise
+            return self._device.register(array, name=name)
+
+    @property
+    def on_card(self) -> list[str]:
+        """Names of the tables whose rows or state are on the card."""
+        return [group.configs[local].name
+                for group, buffers in zip(self.groups, self.buffers, strict=True)
+                if any(buffer.on_card for buffer in buffers) for local in range(len(group.numbers))]
 
     def replace(self, number: int, buffers: list[Buffer]) -> None:
         """Let the device use tables of a group in other memory, which is registered."""

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from ...contract.errors import TransportError
 from ...contract.generated import QUEUES, REGISTERS, Operation, QueueControlBits
-from .card_memory import CardMemory, Owner
+from ...memory.card_memory import Owner
+from .memory_access import copies_over
 from .session import Channel, Request, Session
 
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}
@@ -50,7 +51,7 @@ class LinkTransport:
         self.name, self._channel = name, channel
         try:
             self.session = Session(channel, patience, tries)
-            self.memory = CardMemory(self.session)
+            self.memory = copies_over(self.session)
         except BaseException:
             channel.close()
             raise

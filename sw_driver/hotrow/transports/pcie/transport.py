@@ -21,7 +21,6 @@ _PAUSE = 20e-6  # seconds between two reads of COMPLETED of a busy card without 
 _PATIENCE = 0.01  # seconds between two such reads of one with interrupts, should one be lost
 _INTERRUPTS = ControlBits.INTERRUPT_LOOKUP | ControlBits.INTERRUPT_MOVE
 _ALL = InterruptBits.LOOKUP | InterruptBits.MOVE
-_ADDRESS_WIDTH = 64
 
 
 class PcieTransport:
@@ -30,7 +29,8 @@ class PcieTransport:
     Parameters
     ----------
     bar : Bar
-    memory : VfioMemory or HugePages
+    memory : callable
+        Makes a VfioMemory or HugePages, of the bits of an address in the host's memory.
     enable : callable
         Called with `master`, whether the card may access the host's memory from now on.
     release : callable
@@ -48,18 +48,20 @@ class PcieTransport:
 
     name = "pcie"
 
-    def __init__(self, bar: Bar, memory: VfioMemory | HugePages,
+    def __init__(self, bar: Bar, memory: Callable[[int], VfioMemory | HugePages],
                  enable: Callable[..., None] = lambda *, master: None,
                  release: Callable[[], None] = lambda: None, registers_at: int = 0,
                  interrupt: int | None = None):
-        self._bar, self._memory, self._interrupt, self._closed = bar, memory, interrupt, False
+        self._bar, self._interrupt, self._closed = bar, interrupt, False
         self._enable, self._release, self._registers_at = enable, release, registers_at
         enable(master=False)
         if self.read_register(REGISTERS["IDENTITY"]) == IDENTITY:
             self.write_register(REGISTERS["CONTROL"], ControlBits.SOFT_RESET)
         enable(master=True)
-        if hasattr(memory, "empty"):
-            self.empty = memory.empty
+        self._memory = memory(self.read_register(REGISTERS["ADDRESS_WIDTH"])
+                              - bool(self.read_register(REGISTERS["CARD_MEMORY_LOG2"])))
+        if hasattr(self._memory, "empty"):
+            self.empty = self._memory.empty
 
     def read_register(self, offset: int) -> int:
         """The 32-bit register at byte `offset`."""
@@ -120,8 +122,7 @@ def _lock(file: int, name: str) -> None:
 
 
 def open_transport(address: str | None = None, preset: object = None, bar: int = 0,
-                   memory: str = "vfio", address_width: int = _ADDRESS_WIDTH,
-                   registers_at: int = 0) -> PcieTransport:
+                   memory: str = "vfio", registers_at: int = 0) -> PcieTransport:
     """Open a card on PCI Express.
 
     Parameters
@@ -135,8 +136,6 @@ def open_transport(address: str | None = None, preset: object = None, bar: int =
     memory : str
         "vfio": any array, through the IOMMU; the function is bound to vfio-pci. "hugepages": arrays
         in huge pages from `device.transport.empty`; for the superuser.
-    address_width : int
-        Bits of the card's addresses.
     registers_at : int
         Byte of the BAR where the registers begin.
 
@@ -153,7 +152,7 @@ def open_transport(address: str | None = None, preset: object = None, bar: int =
     if memory == "vfio":
         function = VfioFunction(folder)
         try:
-            return PcieTransport(function.bar(bar), VfioMemory(function.container, address_width),
+            return PcieTransport(function.bar(bar), partial(VfioMemory, function.container),
                                  function.enable, function.close, registers_at,
                                  function.interrupt())
         except BaseException:
@@ -164,7 +163,7 @@ def open_transport(address: str | None = None, preset: object = None, bar: int =
         file = os.open(folder / "config", os.O_RDWR)
         try:
             _lock(file, folder.name)
-            return PcieTransport(registers, HugePages(address_width), partial(enable, file),
+            return PcieTransport(registers, HugePages, partial(enable, file),
                                  lambda: os.close(file), registers_at)
         except BaseException:
             os.close(file)

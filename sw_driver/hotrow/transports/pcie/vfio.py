@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..link.address_ranges import AddressRanges
+from ...memory.address_ranges import AddressRanges
 from .bar import Bar, enable
 
 _API_VERSION, _TYPE1 = 0, 1
@@ -56,8 +56,6 @@ _MAPPING = {
     errno.EFAULT: "its pages cannot be locked, like those of a file or of read-only memory: "
                   "allocate the array with hotrow.empty",
     errno.EEXIST: "another user of the container has mapped these addresses: open the device again",
-    errno.EINVAL: "the IOMMU does not translate these addresses: open the device with the "
-                  "address_width of the card",
 }
 
 

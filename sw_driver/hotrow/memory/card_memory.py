@@ -13,15 +13,14 @@ Every array has an owner, which says how its copy follows:
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...contract.errors import HostWriteError, TransportError
-from ...contract.generated import LARGEST_PAYLOAD, LinkStatus, Operation
+from ..contract.errors import HostWriteError
+from ..contract.generated import LARGEST_PAYLOAD
 from .address_ranges import AddressRanges
-from .session import Request, Session, expect
 
 Owner: TypeAlias = Literal["both", "card", "driver"]
 Octets: TypeAlias = NDArray[np.uint8]
@@ -30,59 +29,20 @@ _NEAR = 64  # unchanged bytes that may be sent to save a frame, while the card i
 T = TypeVar("T")
 
 
-class MemoryAccess:
-    """Requests that reach a card's memory, several at a time.
+class Access(Protocol):
+    """How the host reaches a card's memory."""
 
-    Parameters
-    ----------
-    session : Session
+    def write(self, address: int, octets: Octets) -> list[Any]:
+        """Begin to write uint8[n]; `finish` waits for what it returns."""
 
-    Attributes
-    ----------
-    sent, fetched : int
-        Bytes of memory that crossed the link.
-    """
-
-    def __init__(self, session: Session):
-        self._session = session
-        self.sent = self.fetched = 0
-
-    def write(self, address: int, octets: Octets) -> list[Request]:
-        """Begin to write uint8[n]; `finish` waits."""
-        self.sent += octets.size
-        return [self._session.request(Operation.WRITE_MEMORY, address + at,
-                                      payload=octets[at:at + LARGEST_PAYLOAD].tobytes())
-                for at in range(0, octets.size, LARGEST_PAYLOAD)]
-
-    def finish(self, requests: Iterable[Request]) -> None:
+    def finish(self, requests: Iterable[Any]) -> None:
         """Wait until writes are done."""
-        for request in requests:
-            expect(request.result(), "a write of its memory")
 
     def read(self, spans: Iterable[tuple[T, int, int]]) -> Iterator[tuple[T, int, Octets]]:
         """Read (what, address, size) spans: (what, address, uint8[n]) of each part, in order."""
-        requests = [(what, at, self._session.request(
-            Operation.READ_MEMORY, at, min(LARGEST_PAYLOAD, address + size - at)))
-            for what, address, size in spans
-            for at in range(address, address + size, LARGEST_PAYLOAD)]
-        for what, at, request in requests:
-            found = np.frombuffer(
-                expect(request.result(), "a read of its memory").payload, np.uint8)
-            self.fetched += found.size
-            yield what, at, found
 
     def take_written(self) -> NDArray[np.int64]:
         """Sorted numbers of the blocks that the card wrote since the last call: int64[n]."""
-        blocks, more = [], True
-        while more:
-            answer = expect(self._session.request(
-                Operation.TAKE_WRITTEN, length=LARGEST_PAYLOAD).result(), "a look at its writes")
-            if len(answer.payload) % 4:
-                raise TransportError(f"the card listed blocks in {len(answer.payload)} bytes, "
-                                     "which is not a multiple of 4")
-            blocks.append(np.frombuffer(answer.payload, "<u4").astype(np.int64))
-            more = answer.status is LinkStatus.MORE
-        return np.unique(np.concatenate(blocks))
 
 
 @dataclass
@@ -109,17 +69,20 @@ class CardMemory:
 
     Parameters
     ----------
-    session : Session
+    access : Access
+    base, size : int
+        Bytes of the card's memory.
+    block_bytes : int
+        Of the blocks of which `access` lists the written ones; block 0 begins at address 0.
 
     Attributes
     ----------
-    access : MemoryAccess
+    access : Access
     """
 
-    def __init__(self, session: Session):
-        self.access, card = MemoryAccess(session), session.card
-        self._block = 1 << card["block_log2"]
-        self._ranges = AddressRanges(card["memory_base"], card["memory_bytes"])
+    def __init__(self, access: Access, base: int, size: int, block_bytes: int):
+        self.access, self._block = access, block_bytes
+        self._ranges = AddressRanges(base, size)
         self._arrays: dict[int, _Array] = {}
         self._taking = False  # whether the card's answer is lost unless it is noted
         self.access.take_written()  # forget the writes for an earlier host
@@ -283,7 +246,7 @@ class CardMemory:
             parts.append((found, held, host, at))
         return parts
 
-    def _send_changes(self, address: int, array: _Array, near: int) -> list[Request]:
+    def _send_changes(self, address: int, array: _Array, near: int) -> list[Any]:
         """Requests that send what the host changed in an array."""
         if array.held is None:
             contents = array.octets.copy()
