@@ -16,6 +16,23 @@ def check_attachable(array):
                          f"{array.dtype}{list(array.shape)}")
 
 
+def card_memory(config):
+    """The card's own memory: its first address, and zeros uint8[n]; None if it has none.
+
+    Raises
+    ------
+    ValueError
+        If this machine has not so much memory.
+    """
+    if not config.card_memory_log2:
+        return None
+    try:
+        return 1 << config.host_address_width, np.zeros(1 << config.card_memory_log2, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise ValueError(f"a card of card_memory_log2 {config.card_memory_log2} cannot be "
+                         f"simulated here: {error}") from error
+
+
 class AddressSpace:
     """Assigns address ranges, the same ones in the same order on every run.
 

@@ -5,6 +5,7 @@ import mmap
 import os
 import struct
 import subprocess
+from dataclasses import replace
 from functools import partial
 
 import hotrow
@@ -115,7 +116,8 @@ def test_the_card_masters_the_bus_between_its_reset_and_close():
     registers = Registers(card)
     write = registers.write
     registers.write = lambda *access: (seen.append(access), write(*access))
-    transport = PcieTransport(registers, Iommu(card), lambda *, master: seen.append(master),
+    transport = PcieTransport(registers, lambda width: VfioMemory(5, width, Iommu(card)),
+                              lambda *, master: seen.append(master),
                               lambda: seen.append("released"))
     assert seen == [False, (REGISTERS["CONTROL"], 1), True]
     transport.close()
@@ -267,6 +269,20 @@ def test_a_program_through_the_iommu(name):
         assert (one == other).all()
 
 
+@pytest.mark.parametrize("name, own, end", [
+    ("ecp5", 0, 0xFEE0_0000), ("ecp5", 20, 1 << 31), ("tiny", 0, 1 << 39), ("tiny", 20, 1 << 39)])
+def test_a_card_says_which_addresses_are_the_hosts(name, own, end):
+    card, ends = Model(replace(preset(name), card_memory_log2=own)), []
+
+    def memory(width):
+        made = VfioMemory(5, width, Iommu(card))
+        ends.append(made._ranges._end)
+        return made
+    with Device(PcieTransport(Registers(card), memory), 60, 4, 1 << 20) as device:
+        assert usable(device, register_tables(device))
+    assert ends == [end]
+
+
 @pytest.mark.parametrize("width, low, high", [(32, 1 << 24, 0xFEE0_0000), (64, 1 << 32, 1 << 39)])
 def test_addresses_in_the_iommu(width, low, high):
     iommu = Iommu()
@@ -353,7 +369,7 @@ class Pages(HugePages):
 def test_a_program_in_huge_pages(tmp_path):
     card = Model(preset("tiny"))
     pages = Pages(tmp_path / "pagemap", card)
-    transport = PcieTransport(Registers(card), pages)
+    transport = PcieTransport(Registers(card), lambda width: pages)
     with Device(transport, 60, 4, 1 << 20) as device:
         weights = transport.empty((40, 8), np.float32)
         assert not weights.any()

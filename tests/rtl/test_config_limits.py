@@ -19,8 +19,9 @@ BASE = replace(preset("ecp5"), name="limits", counter_sets=128, directory_sets=1
                miss_entries=128, batch_samples=64, batch_lookups=64)
 LIMITS = {
     "bus_bytes": (8, 64), "lookup_lanes": (0, 1), "lane_banks": (1, 2), "address_width": (32, 64),
-    "card_memory_log2": (0, 31), "handles": (8, 1 << 16), "tables": (2, 1024), "counter_sets": (16, 1 << 24),
-    "counter_ways": (2, 64), "counter_bits": (4, 32), "directory_choices": (1, 2),
+    "card_memory_log2": (0, 31), "handles": (8, 1 << 16), "tables": (2, 1024),
+    "counter_sets": (16, 1 << 24), "counter_ways": (2, 64), "counter_bits": (4, 32),
+    "directory_choices": (1, 2),
     "directory_sets": (16, 1 << 24), "directory_ways": (2, 16), "directory_partitions": (1, 64),
     "stamp_bits": (4, 16), "batch_samples": (64, 1 << 20), "batch_lookups": (64, 1 << 31),
     "miss_entries": (32, 1 << 20), "burst_beats": (2, 256), "outstanding": (1, 1024),

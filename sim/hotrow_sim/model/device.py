@@ -8,6 +8,7 @@ from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract.encoding import QUEUES, GatherFlag, Opcode, PoolFlag, UpdateFlag
 from hotrow_rtl.contract.registers import REGISTERS
 
+from ..address_space import card_memory
 from ..golden.arithmetic.pooling import ONE
 from ..golden.mover.copy_fill import move_span
 from ..golden.mover.gather_scatter import move_rows
@@ -115,9 +116,8 @@ class Device:
     def __init__(self, config: Config):
         self.config = config
         self.memory = Memory(config.host_address_width, config.bus_bytes)
-        if config.card_memory_log2:
-            self.memory.map(1 << config.host_address_width,
-                            np.zeros(1 << config.card_memory_log2, np.uint8), True)
+        if own := card_memory(config):
+            self.memory.map(*own, True)
         self.regions, self.tables = {}, {}
         self.events = Events(config.events)
         self._lookups = LookupEngine(config, self.memory, self.tables)

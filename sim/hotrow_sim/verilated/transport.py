@@ -4,13 +4,12 @@ import ctypes
 import time
 from functools import cache
 
-import numpy as np
 from hotrow_rtl.config import Config, log2
 from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract.encoding import QUEUES
 from hotrow_rtl.contract.registers import REGISTERS
 
-from ..address_space import AddressSpace, check_attachable
+from ..address_space import AddressSpace, card_memory, check_attachable
 from ..litedram import dram_bytes
 from ..memory import Behaviour, Statistics, dram_timing
 from ..memory.bare import LIMIT, bare_cycles, bursts_of_ports
@@ -81,9 +80,8 @@ class Device:
             self._library.hotrow_open((type(structs[0]) * len(structs))(*structs),
                                       dram and ctypes.byref(dram)))
         self.restart_trace()
-        if config.card_memory_log2:
-            self._map(1 << config.host_address_width,
-                      np.zeros(1 << config.card_memory_log2, np.uint8), True)
+        if own := card_memory(config):
+            self._map(*own, True)
 
     def read_register(self, offset):
         """Read the 32-bit register at a byte offset."""

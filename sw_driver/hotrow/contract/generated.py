@@ -418,8 +418,7 @@ def check_geometry(config: Any) -> None:
         raise ValueError("one lane takes one request per cycle, which one bank serves: "
                          f"lane_banks must be 1 with lookup_lanes=1, not {config.lane_banks}")
     within("address_width", 32, 64)
-    if config.card_memory_log2:
-        within("card_memory_log2", 12, config.address_width - 1)
+    within("card_memory_log2", 12 if config.card_memory_log2 else 0, config.address_width - 1)
     within("handles", 8, 1 << 16, power_of_two=True)
     within("tables", 2, 1024, power_of_two=True)
     within("counter_sets", 16, 1 << 24, power_of_two=True)

@@ -122,8 +122,13 @@ class CpuTransport:
         self._arrays: dict[int, NDArray[np.uint8]] = {}
         self._closed, self._process = False, os.getpid()
         if geometry.card_memory_log2:
-            self._map(self._handle, 1 << geometry.host_address_width,
-                      np.zeros(1 << geometry.card_memory_log2, np.uint8), True)
+            try:
+                own = np.zeros(1 << geometry.card_memory_log2, np.uint8)
+            except (MemoryError, ValueError) as error:
+                self.close()
+                raise RuntimeError(f"a card of card_memory_log2 {geometry.card_memory_log2} does "
+                                   f"not fit into memory: {error}") from error
+            self._map(self._handle, 1 << geometry.host_address_width, own, True)
 
     @property
     def _card(self) -> int:

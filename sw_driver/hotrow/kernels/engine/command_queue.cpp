@@ -81,7 +81,8 @@ void CommandQueue::wait(uint32_t seen, double seconds) {
     std::unique_lock<std::mutex> state(shared_.state);
     progress_.wait_for(state, std::chrono::duration<double>(seconds), [&] {
         const bool idle = !running_ && !offered_ && head == tail;
-        return completed != seen || halted_ || waiting_ || !active() || idle;
+        const bool waits = waiting_ && !can_step();  // not for an event that has come
+        return completed != seen || halted_ || waits || !active() || idle;
     });
 }
 

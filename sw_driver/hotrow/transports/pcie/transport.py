@@ -55,11 +55,13 @@ class PcieTransport:
         self._bar, self._interrupt, self._closed = bar, interrupt, False
         self._enable, self._release, self._registers_at = enable, release, registers_at
         enable(master=False)
+        width = 64  # of another card, which the driver refuses
         if self.read_register(REGISTERS["IDENTITY"]) == IDENTITY:
             self.write_register(REGISTERS["CONTROL"], ControlBits.SOFT_RESET)
+            width = self.read_register(REGISTERS["ADDRESS_WIDTH"]) - bool(
+                self.read_register(REGISTERS["CARD_MEMORY_LOG2"]))
         enable(master=True)
-        self._memory = memory(self.read_register(REGISTERS["ADDRESS_WIDTH"])
-                              - bool(self.read_register(REGISTERS["CARD_MEMORY_LOG2"])))
+        self._memory = memory(width)
         if hasattr(self._memory, "empty"):
             self.empty = self._memory.empty
 
