@@ -150,7 +150,7 @@ class ClearedRam(wiring.Component):
 
     Parameters
     ----------
-    shape, depth, reads_old, parts
+    shape, depth, reads_old, parts, block
         See `Ram`. With several `parts` the user holds `write_data` at zero while `ready` is low,
         which saves a gate for each bit.
     valid_only : bool
@@ -170,9 +170,9 @@ class ClearedRam(wiring.Component):
     A sweep takes `depth` cycles; otherwise as `Ram`.
     """
 
-    def __init__(self, shape, depth, *, reads_old=False, parts=1, valid_only=False):
+    def __init__(self, shape, depth, *, reads_old=False, parts=1, block=False, valid_only=False):
         self.shape, self.depth, self.reads_old, self.parts = shape, depth, reads_old, parts
-        self.valid_only = valid_only
+        self.block, self.valid_only = block, valid_only
         super().__init__({
             "write_enable": In(parts),
             "write_address": In(range(depth)),
@@ -187,7 +187,7 @@ class ClearedRam(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.ram = ram = Ram(
-            self.shape, self.depth, reads_old=self.reads_old, parts=self.parts)
+            self.shape, self.depth, reads_old=self.reads_old, parts=self.parts, block=self.block)
         sweep_row = Signal(range(self.depth))
         m.d.comb += [
             ram.write_enable.eq(self.write_enable),

@@ -101,8 +101,9 @@ class SlotTable(wiring.Component):
         width = data.ArrayLayout(slot_way(c), c.directory_ways).size
         rams = []
         for choice in range(c.directory_choices):
+            # Both choices in UltraRAM would take most of it, in every die of a large FPGA.
             m.submodules[f"choice{choice}"] = ram = ClearedRam(
-                width, c.directory_sets // c.banks, parts=c.directory_ways)
+                width, c.directory_sets // c.banks, parts=c.directory_ways, block=choice > 0)
             m.d.comb += ram.clear.eq(self.clear)
             rams.append(ram)
         idle = Cat(ram.ready for ram in rams).all()
