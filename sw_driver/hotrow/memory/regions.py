@@ -53,7 +53,8 @@ class Regions:
     @property
     def on_card(self) -> list[Buffer]:
         """Buffers whose memory is on the card alone."""
-        return [buffer for buffer in self._buffers if buffer and buffer.on_card]
+        return [] if self.copies is None else [
+            buffer for buffer in self._buffers if buffer and buffer.on_card]
 
     def remove_all(self) -> None:
         """Unregister every buffer, also those that a command under way uses."""
