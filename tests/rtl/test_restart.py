@@ -62,9 +62,12 @@ from tests.support.restart_harness import Case, below, check_restart, constant, 
 TINY = preset("tiny")
 TABLES = {"reset": False, "mirror": ("table_update.enable", "table_update.index",
                                      "table_update.entry"), "ready": "ready"}
-QUIET = {name: constant(0) for name in (
-    "clear", "sweep", "clear_counts", "clear_slots", "clear_misses", "begin")}
+SCAN = "scan.active", "scan.enable", "scan.halve", "scan.complement"
 
+
+def low(*names):
+    """Inputs that are always 0."""
+    return {name: constant(0) for name in names}
 
 
 def transfer(rng):
@@ -77,11 +80,12 @@ def transfer(rng):
         "info": {"index": int(rng.integers(1 << 32)), "bytes": size, "last": 1}}).as_bits()
 
 
-def on_memory(make, timeout, settle, flush=False, **inputs):
-    """A unit with buses, until its memory has answered what it asked before."""
+def on_memory(make, timeout, settle, flush=False, undefined=(), **inputs):
+    """A unit with buses, until its memory has answered what it asked before; data of a word with a
+    fault is `undefined`."""
     late = 0.8 if timeout else 0.3  # share of cycles in which a channel stalls
-    undefined = ("clients.0.words.payload",) if timeout else ()  # data of a word with a fault
-    return Case(lambda: OnMemory(make(), flush), settle=settle, ignore=undefined, inputs={
+    ignored = undefined if timeout else ()
+    return Case(lambda: OnMemory(make(), flush), settle=settle, ignore=ignored, inputs={
         "timeout": constant(timeout), "late": lambda rng: int((rng.random(5) < late)
                                                               @ (1 << np.arange(5))), **inputs})
 
@@ -89,9 +93,10 @@ def on_memory(make, timeout, settle, flush=False, **inputs):
 PORTS = {
     f"{name}{' that stops' * (timeout != 0)}": on_memory(make, timeout, settle, **options)
     for timeout in (0, 6) for name, make, settle, options in (
-        ("DmaReadPort", lambda: DmaReadPort(TINY, 1, depth=16), 40, {"request.payload": payload(
-            DmaReadPort(TINY, 1).clients[0].request.p.shape(),
-            bytes=lambda rng: 1 + rng.integers(6 * TINY.bus_bytes))}),
+        ("DmaReadPort", lambda: DmaReadPort(TINY, 1, depth=16), 40, {
+            "undefined": ("clients.0.words.payload",), "request.payload": payload(
+                DmaReadPort(TINY, 1).clients[0].request.p.shape(),
+                bytes=lambda rng: 1 + rng.integers(6 * TINY.bus_bytes))}),
         ("DmaWritePort", lambda: DmaWritePort(TINY, 1, depth=16), 40, {}),
         ("RowPort", lambda: RowPort(TINY), 60, {
             "flush": True, "transfers.payload": transfer, **{name: constant(0) for name in (
@@ -121,13 +126,15 @@ CASES = PORTS | LANES | {
     "BankCrossbar": Case(
         lambda: BankCrossbar(TINY, 4, 4, 4, 4), inputs={"beats.payload": payload(
             BankCrossbar(TINY, 4, 4, 4, 4).beats.p.shape(), lanes__all__valid=1)},
+        settle=1,  # `beats.ready` is registered
         replies={f"answers.{bank}": f"requests.{bank}" for bank in range(TINY.banks)}),
     "BypassTable": Case(lambda: BypassTable(TINY), restart="clear", reset=False),
     "LookupBank": Case(
         lambda: LookupBank(TINY), reset=False, ready="ready",
-        inputs=QUIET | {"requests.payload": payload(
-            bank_request(TINY), op=DirectoryOp.FIND.value, amount=0, miss=0),
-            "scan.read": constant(0), "scan.write": constant(0)}, ignore=("scan.entry",),
+        inputs=low(*SCAN, "sweep", "clear_counts", "clear_slots", "clear_misses", "begin") | {
+            "requests.payload": payload(
+                bank_request(TINY), op=DirectoryOp.FIND.value, amount=0, miss=0)},
+        ignore=("scan.entry",),
         silent=("answers.valid",)),
     "BankRequestStage": Case(lambda: BankRequestStage(TINY)),
     "Combiner": Case(lambda: Combiner(TINY), inputs={
@@ -137,8 +144,8 @@ CASES = PORTS | LANES | {
         beat__lanes__all__out_of_range=0, beat__last=lambda rng: rng.random() < 0.1)}),
     "CounterBank": Case(
         lambda: CounterBank(TINY), reset=False, ready="ready", ignore=("scan.entry",),
-        inputs=QUIET | {"requests.payload": payload(count_request(TINY), amount=0),
-                        "scan.read": constant(0), "scan.write": constant(0)}),
+        inputs=low(*SCAN, "clear") | {
+            "requests.payload": payload(count_request(TINY), amount=0)}),
     "ScanEngine": Case(lambda: ScanEngine(TINY)),
     "EntryCheck": Case(lambda: EntryCheck(TINY), **TABLES, inputs={
         "entries.payload": payload(element(row_entry), value__table=below(TINY.tables + 2))}),
@@ -149,7 +156,8 @@ CASES = PORTS | LANES | {
         replies={"answered": "beats"}),
     "SlotTable": Case(
         lambda: SlotTable(TINY), reset=False, ready="ready", settle=SlotTable(TINY).latency,
-        inputs=QUIET | {"request": payload(slot_request(TINY), op=DirectoryOp.FIND.value)}),
+        inputs=low("clear", "sweep") | {"request": payload(
+            slot_request(TINY), op=DirectoryOp.FIND.value)}),
     "Victims": Case(lambda: Victims(TINY)),
     "PlanTally": Case(lambda: PlanTally(TINY)),
     "PlanLists": Case(lambda: PlanLists(TINY)),
@@ -169,7 +177,8 @@ CASES = PORTS | LANES | {
         inputs={"requests.payload": payload(number_request(TINY), write=0)}),
     "MissNumbering": Case(lambda: MissNumbering(TINY)),
     "MissTableBank": Case(lambda: MissTableBank(TINY), reset=False, ready="ready",
-                          settle=MissTableBank.latency, inputs=QUIET | {"drop": constant(1)}),
+                          settle=MissTableBank.latency,
+                          inputs=low("clear") | {"drop": constant(1)}),
     "SamplePartition": Case(lambda: SamplePartition(TINY), qualified={
         "read_half": "read", "read_word": "read", "clear_half": "clear", "clear_word": "clear"}),
     "SlotWords": Case(lambda: SlotWords(TINY), inputs={"beats.payload": payload(
@@ -246,6 +255,6 @@ def test_what_has_no_answer_is_not_performed():
                                                       DirectoryOp.REMOVE.value])))
     check_restart(Case(
         lambda: SlotTable(TINY), reset=False, ready="ready", settle=table.latency + 1,
-        inputs=QUIET | {"request": requests, "setting": constant(0), "count": constant(0),
-                        "valid": lambda rng: next(count) % table.distance == 0},
+        inputs=low("clear", "sweep", "setting", "count") | {
+            "request": requests, "valid": lambda rng: next(count) % table.distance == 0},
     ), busy=[table.latency - 1, table.latency] * 30, in_a_row=1, compare=23)

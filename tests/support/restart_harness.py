@@ -183,6 +183,7 @@ def check_restart(case: Case, *, seed=0, busy=range(24), in_a_row=2, compare=60)
     """
     twins = _Twins(case)
     inputs, outputs = twins.ports
+    _check_names(case, inputs, outputs)
     rng = np.random.default_rng(seed)
     restart = 1 << inputs[(case.restart,)].offset
     then = 1 << inputs[(case.then,)].offset if case.then else 0
@@ -241,6 +242,18 @@ def check_restart(case: Case, *, seed=0, busy=range(24), in_a_row=2, compare=60)
     simulation = Simulation.of(twins.module)
     simulation.add(play)
     simulation.run()
+
+
+def _check_names(case, inputs, outputs):
+    """Every name of a case is that of a port or stream of the unit."""
+    for side, names in ((inputs, {**case.inputs, **case.after}), (inputs, case.mirror),
+                        (outputs, (*case.ignore, *case.silent, *case.qualified))):
+        for name in names:
+            assert any(port.matches([name]) for port in side.values()), (
+                f"{type(case.make()).__name__} has no port {name}")
+    for reply, request in case.replies.items():
+        assert any(port.name == f"{reply}.valid" for port in inputs.values()), reply
+        assert any(port.name == f"{request}.valid" for port in outputs.values()), request
 
 
 def _counts(case, port, outputs, found):
