@@ -28,6 +28,7 @@ from tests.support.cosim.component import component_verilog
 
 LARGEST_TEXT = 4_500_000  # bytes: a guard against modules that are emitted several times
 TINY = preset("tiny")
+MINUTES = pytest.mark.long, pytest.mark.nightly
 ANY_PRESET = pytest.mark.parametrize("name", [
     pytest.param(name, marks=pytest.mark.slow if name == "tiny" else pytest.mark.long)
     for name in PRESETS])
@@ -88,8 +89,8 @@ UNIT = "to_verilog(CommandQueue(preset('tiny'), 'lookup'), 'unit')"
 
 @pytest.mark.parametrize("made", [
     pytest.param(UNIT, id="unit", marks=pytest.mark.slow),
-    *(pytest.param(f"emit(preset({name!r}))", id=name, marks=pytest.mark.long)
-      for name in PRESETS)])
+    *(pytest.param(f"emit(preset({name!r}))", id=name, marks=MINUTES if name == "alveo-u55c"
+                   else pytest.mark.long) for name in PRESETS)])
 def test_same_bytes_in_another_process(made):
     """The text depends neither on Python's hash seed nor on the working directory."""
     program = ("import hashlib; from hotrow_rtl.config import preset; "
@@ -139,7 +140,8 @@ def test_verilator_accepts_it(name, source):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("config", VARIANTS, ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [pytest.param(each, id=each.name, marks=MINUTES * (
+    each.name == "wide")) for each in VARIANTS])
 def test_extreme_geometries(config, source):
     """Verilator and Yosys accept the Verilog of the smallest and the widest parameters."""
     text = emit(config)
