@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hotrow_rtl.config import Config
+from hotrow_rtl.config import Config, log2
 from hotrow_rtl.export.nitefury import BOARD, nitefury_files
 from hotrow_rtl.export.nitefury import Dram as DesignDram
 
@@ -27,7 +27,7 @@ def files_with_dram(config: Config) -> dict[str, str]:
     ValueError
         If a generator is not installed, or the bus of the configuration is too wide for the link.
     """
-    config = replace(config, card_memory_log2=DRAM.memory_bytes.bit_length() - 1)
+    config = replace(config, card_memory_log2=log2(DRAM.memory_bytes))
     controller = generate(DRAM, BOARD["part"], _OSCILLATOR_MHZ, config.clock_mhz)
     memory = second_memory(config, controller)
     return nitefury_files(config, DesignDram(memory, controller.verilog, _instance(memory)))

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..contract.errors import HostWriteError
-from ..contract.generated import LARGEST_PAYLOAD
 from .address_ranges import AddressRanges
 
 Owner: TypeAlias = Literal["both", "card", "driver"]
@@ -255,10 +254,9 @@ class CardMemory:
             return requests
         requests = []
         for first, end in _changes(array, near):
-            for at in range(first, end, LARGEST_PAYLOAD):
-                part = slice(at, min(at + LARGEST_PAYLOAD, end))
-                requests += self.access.write(address + at, array.octets[part])
-                array.held[part] = array.octets[part]  # once an interrupt cannot lose them
+            changed = array.octets[first:end].copy()
+            requests += self.access.write(address + first, changed)
+            array.held[first:end] = changed  # once an interrupt cannot lose them
         return requests
 
     def _at(self, address: int) -> tuple[int, _Array]:

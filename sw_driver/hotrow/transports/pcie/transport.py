@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...contract.errors import TransportError
 from ...contract.generated import IDENTITY, QUEUES, REGISTERS, ControlBits, InterruptBits
+from ...memory.registers import Registers, read_geometry
 from .bar import Bar, enable, find_function, sysfs_bar
 from .huge_pages import HugePages
 from .vfio import VfioFunction, VfioMemory
@@ -58,8 +59,7 @@ class PcieTransport:
         width = 64  # of another card, which the driver refuses
         if self.read_register(REGISTERS["IDENTITY"]) == IDENTITY:
             self.write_register(REGISTERS["CONTROL"], ControlBits.SOFT_RESET)
-            width = self.read_register(REGISTERS["ADDRESS_WIDTH"]) - bool(
-                self.read_register(REGISTERS["CARD_MEMORY_LOG2"]))
+            width = read_geometry(Registers(self)).host_address_width
         enable(master=True)
         self._memory = memory(width)
         if hasattr(self._memory, "empty"):
