@@ -133,6 +133,7 @@ def test_errors_teach(bench, arguments, said):
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_tables_of_criteo_kaggles_size(bench):
     """33.8 million rows with slots for 1.5 % of them, and for 24 %: 5 GB of memory."""
     code, result, _ = bench(

@@ -314,3 +314,11 @@ def test_a_card_in_software_ends_after_its_waits():
 def test_a_future_without_a_command():
     future = Future.of(5)
     assert future.done() and future.result() == 5 and future.cycles is None
+
+
+@pytest.mark.parametrize("array", [
+    np.zeros(64, np.int8), np.zeros((2, 64), np.uint8), np.zeros(128, np.uint8)[::2]],
+    ids=["type", "two dimensions", "every other byte"])
+def test_only_contiguous_bytes_are_attached(device, array):
+    with pytest.raises(ValueError, match="contiguous one-dimensional uint8 array, not "):
+        device.transport.attach(array, True)

@@ -187,6 +187,7 @@ def test_ids_that_share_hashes_keep_their_rows(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_ten_million_ids(tmp_path):
     """Every admission with every expiry, at load 0.95 and 1.0 of 20,000 rows."""
     rows, looked_up = 20_001, 0

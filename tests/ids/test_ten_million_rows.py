@@ -82,6 +82,7 @@ def run(threads, path, model=None):
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_ten_million_rows(tmp_path):
     path, model = tmp_path / "map.npz", IdsModel(*POLICIES)

@@ -3,10 +3,25 @@
 from dataclasses import replace
 
 import pytest
+from hotrow_rtl.config import preset
+from hotrow_rtl.contract.encoding import Opcode, Status
+from hotrow_rtl.interfaces.records import command
+from hotrow_rtl.lookup.dispatch.issue import LookupIssue
+from hotrow_rtl.lookup.reader.reader import verdict
 
 from tests.rtl.test_restart import CASES, PORTS
+from tests.support.restart_harness import Case, payload
 from tests.support.stall_harness import check_stalls
 
+ISSUED = Opcode.OBSERVE, Opcode.SPLIT, Opcode.HARVEST, Opcode.DECAY, Opcode.INSTALL, Opcode.REMOVE
+# `lists` fires with `jobs`; what comes behind the units is idle at once.
+ISSUE = Case(
+    lambda: LookupIssue(replace(preset("tiny"), planner=False)),
+    inputs={"idle": lambda rng: 1, "cleared": lambda rng: 1, "lists.ready": lambda rng: 1,
+            "command.payload": payload(command, opcode=lambda rng: rng.choice(ISSUED)),
+            "verdict.payload": payload(verdict, status=lambda rng: rng.choice(
+                [Status.OK, Status.OK, Status.LOOKUPS]))},
+    replies={"verdict": "reader"}, rests=("command",))
 NOT_USED = {"DmaReadPort": (), "DmaWritePort": ("written.1",),
             "RowPort": ("read_rows", "read_words", "written.1")}
 UNITS = ("TableRangeCheck", "LaneMerger", "BankCrossbar", "LookupBank", "BankRequestStage",
@@ -28,6 +43,11 @@ def test_ports_with_restarts(name):
 @pytest.mark.parametrize("name", UNITS)
 def test_units(name):
     check_stalls(CASES[name], cycles=150)
+
+
+def test_issue():
+    """A command stands until every unit has it, however late each one takes it."""
+    check_stalls(ISSUE, cycles=400)
 
 
 @pytest.mark.long

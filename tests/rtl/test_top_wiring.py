@@ -7,6 +7,7 @@ from amaranth import Module
 from amaranth.lib import wiring
 from hotrow_rtl import top
 from hotrow_rtl.config import preset
+from hotrow_rtl.contract.registers import StatusBits
 
 from tests.support.axi_lite_master import AXI4LiteMaster
 from tests.support.simulation import Simulation
@@ -177,6 +178,44 @@ def test_only_a_handshake_is_progress_of_its_queue(card):
             ctx.set(list_port.bus.arid, idx)
             await check(ctx, top.LIST_CLIENTS[name].queue, list_port.bus.arvalid,
                         card.dut.list_bus.arready, name)
+    card.run(scenario)
+
+
+def test_each_queue_has_its_engine_watched(card):
+    queues, [watchdog] = card.units["CommandQueue"], card.units["EngineWatchdog"]
+
+    async def scenario(ctx):
+        for idx, queue in enumerate(queues):
+            ctx.set(queue.engine_busy, 1)
+            ctx.set(watchdog.stalled, 1 << idx)
+            await ctx.tick().repeat(2)
+            assert ctx.get(watchdog.waiting) == 1 << idx
+            assert [ctx.get(each.engine_stalled) for each in queues] == [
+                each is queue for each in queues]
+            ctx.set(queue.engine_busy, 0)
+            await ctx.tick().repeat(2)
+            assert not ctx.get(watchdog.waiting)
+    card.run(scenario)
+
+
+def test_one_time_out_is_every_ports_and_each_stop_has_its_bit(card):
+    [list_port], results, [mover], [watchdog] = (card.units[name] for name in (
+        "DmaReadPort", "DmaWritePort", "RowMover", "EngineWatchdog"))
+    stops = [(list_port.stopped, StatusBits.LIST_PORT),
+             *((port.stopped, StatusBits.RESULT_PORTS) for port in results),
+             (mover.read_stopped, StatusBits.ROW_READS),
+             (mover.write_stopped, StatusBits.ROW_WRITES)]
+
+    async def scenario(ctx):
+        await card.master.write(ctx, "TIMEOUT", 12_345)
+        await ctx.tick().repeat(2)
+        for unit in (list_port, *results, mover, watchdog):
+            assert ctx.get(unit.timeout) == 12_345, type(unit.real).__name__
+        before = await card.master.read_value(ctx, "STATUS")
+        for signal, bit in stops:
+            ctx.set(signal, 1)
+            assert await card.master.read_value(ctx, "STATUS") == before | bit
+            ctx.set(signal, 0)
     card.run(scenario)
 
 

@@ -34,6 +34,8 @@ class Case:
         The functions of `inputs` that differ after the restart.
     replies : dict of str to str
         By path of an input stream: the output stream whose payloads it answers, one for each.
+    rests : tuple of str
+        Input streams that are not valid in the cycle after one of their payloads is accepted.
     ignore : tuple of str
         Outputs that need not agree.
     qualified : dict of str to str
@@ -60,6 +62,7 @@ class Case:
     inputs: Mapping = field(default_factory=dict)
     after: Mapping = field(default_factory=dict)
     replies: Mapping = field(default_factory=dict)
+    rests: tuple = ()
     ignore: tuple = ()
     qualified: Mapping = field(default_factory=dict)
     silent: tuple = ()

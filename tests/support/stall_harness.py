@@ -102,10 +102,10 @@ class _Run:
         for path, port in self.inputs.items():
             if path == (self.case.restart,) or path[-1] == "valid":
                 continue
-            if path[-1] == "ready" and (*path[:-1], "valid") in self.outputs:
-                value = int(self.rng.random() < ready_rate)
-            elif path[-1] == "payload" or port.matches(self.case.inputs):
+            if path[-1] == "payload" or port.matches(self.case.inputs):
                 value = _draw(self.case, port, self.rng)
+            elif path[-1] == "ready" and (*path[:-1], "valid") in self.outputs:
+                value = int(self.rng.random() < ready_rate)
             else:
                 value = 0
             bits |= value << port.offset
@@ -115,13 +115,13 @@ class _Run:
         payloads = _Payloads(self.case, self.inputs, seed)
         count = dict.fromkeys(payloads.names, 0)
         self.found = {path[:-1]: [] for path in self.outputs if path[-1] == "valid"}
-        offered, held = set(), {}
+        offered, rests, held = set(), set(), {}
         for cycle in range(cycles):
             bits = self._bits(self.rates[1])
             for name in payloads.names:
                 valid, payload = self.inputs[(*name, "valid")], self.inputs.get((*name, "payload"))
                 fixed = valid.matches(self.case.inputs)
-                if name not in offered and self._owed(name, count) and (
+                if name not in offered | rests and self._owed(name, count) and (
                         self.case.inputs[fixed](self.rng) if fixed
                         else self.rng.random() < self.rates[0]):
                     offered.add(name)
@@ -131,11 +131,14 @@ class _Run:
                         bits &= ~((1 << payload.width) - 1 << payload.offset)
                         bits |= payloads.get(name, count[name]) << payload.offset
             outputs = await self._step(ctx, bits)
+            rests = set()
             for name in list(offered):
                 ready = self.outputs.get((*name, "ready"))
                 if ready is None or ready.of(outputs):
                     offered.remove(name)
                     count[name] += 1
+                    if ".".join(map(str, name)) in self.case.rests:
+                        rests.add(name)
             held = self._leave(bits, outputs, held, cycle)
 
     def _owed(self, name, count):

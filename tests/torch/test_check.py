@@ -3,10 +3,12 @@
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from hotrow.torch.training.check import ABSOLUTE, OF_STEP, RELATIVE, StepCheck, excess
+from hotrow.torch.training.check import ABSOLUTE, OF_STEP, RELATIVE, BitCheck, StepCheck, excess
 from hotrow.torch.training.collection_trainer import CollectionTrainer
+from hotrow.torch.training.trainer import StepResult
 
 from tests.torch.conftest import emptied
 
@@ -230,3 +232,13 @@ def test_excess_is_in_units_of_the_limit():
     assert excess(torch.tensor([float("nan"), 1.0, -100.0]), reference) > 1
     assert excess(reference, reference, torch.tensor(float("nan"))) > 1
     assert excess(torch.empty(0), torch.empty(0)) == 0.0
+
+
+def test_one_bit_of_one_prediction_fails_the_check_of_a_cache():
+    logits = np.random.default_rng(0).normal(size=8).astype(np.float32)
+    changed = logits.copy()
+    changed.view(np.uint32)[5] ^= 1
+    check, expected = BitCheck(None), StepResult(logits, 8, 8)
+    for found, held in ((logits, True), (changed, False), (logits, False)):
+        check.compare(StepResult(found.copy(), 8, 8), expected)
+        assert check.held == held == (check.max_difference == 0)

@@ -11,6 +11,7 @@ import torch
 from hotrow import Error
 from hotrow.command.cli import main
 from hotrow.torch import Checkpoint
+from hotrow.torch.store.host_tables import HostTables
 
 from tests.torch.test_train_cli import CRITEO, FIELDS, MODEL, RETAIL, RETAIL_COLUMNS, SMALL, needs
 
@@ -45,6 +46,20 @@ def test_the_report(train, mode, options):
     assert (result["warmed_rows"] > 0) == (mode == "freqcache") == ("HARVEST" in commands)
     assert [each["batch"] for each in result["history"]] == (
         [7, 14, 21, 28] if "--eval-every" in options else [])
+
+
+def test_an_evicted_row_that_is_lost_fails_the_check(monkeypatch, capsys):
+    write, lost = HostTables._write, []
+
+    def lose_one(tables, group, flat, rows, listed=None):
+        if len(flat) and not lost:
+            lost.append(int(flat[0]))
+            rows.weights[0] = 0.0
+        write(tables, group, flat, rows, listed)
+    monkeypatch.setattr(HostTables, "_write", lose_one)
+    code = main(["train", *map(str, [*GENERATED, *TINY, "--mode", "scratchpipe", "--slots", 64])])
+    result = json.loads(capsys.readouterr().out)
+    assert lost and code == 1 and not result["check_held"] and not result["table_hash_equal"]
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])

@@ -13,6 +13,13 @@ from ..contract.extras import advice
 GROUP = "hotrow.transports"
 
 
+def check_octets(array: NDArray[np.uint8]) -> None:
+    """Raise ValueError unless `attach` can take an array: uint8[n], contiguous."""
+    if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+        raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
+                         f"{array.dtype}{list(array.shape)}")
+
+
 class Transport(Protocol):
     """Register and memory access to one device; two threads do not call it at the same time.
 

@@ -14,7 +14,7 @@ from ..contract.generated import QUEUES, REGISTERS, check_geometry
 from ..contract.geometry import PRESETS
 from ..kernels.compiler import usable_cores
 from ..kernels.native import native_library, warn_of
-from ..memory.transport import Transport
+from ..memory.transport import Transport, check_octets
 from ..memory.transport import open_transport as open_named
 
 _FIRST_ADDRESS = 1 << 16  # so that a base of 0 always faults
@@ -148,9 +148,7 @@ class CpuTransport:
 
     def attach(self, array: NDArray[np.uint8], writable: bool) -> int:
         """Make a one-dimensional uint8 array part of the device's memory; return its address."""
-        if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
-            raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
-                             f"{array.dtype}{list(array.shape)}")
+        check_octets(array)
         card, address = self._card, self._addresses.place(array)
         self._map(card, address, array, writable)
         return address

@@ -93,7 +93,7 @@ def test_equals_the_model(card, name):
 
 @pytest.mark.long
 def test_equals_the_model_on_a_wide_bus():
-    play(PlanBench(WIDE, LAST_ROWS), policy("lru"), batches=4, ids=30)
+    play(PlanBench(WIDE, LAST_ROWS), policy("lru"), batches=3, ids=30)
 
 
 @pytest.mark.slow

@@ -20,16 +20,6 @@ class MemoryWrite:
     last_strobes: int
 
 
-def read_requests(address, size, max_read):
-    """The (address, bytes) of each request for `size` bytes, all within a page of 4096 bytes."""
-    limit, found = min(max_read, LARGEST), []
-    while size:
-        part = min(size, limit - address % limit)
-        found.append((address, part))
-        address, size = address + part, size - part
-    return found
-
-
 def write_requests(address, octets, strobes, bus_bytes, max_payload):
     """The writes of a burst.
 

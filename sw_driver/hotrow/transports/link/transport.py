@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from ...contract.errors import TransportError
 from ...contract.generated import QUEUES, REGISTERS, Operation, QueueControlBits
 from ...memory.card_memory import Owner
+from ...memory.transport import check_octets
 from .memory_access import copies_over
 from .session import Channel, Request, Session
 
@@ -85,9 +86,7 @@ class LinkTransport:
 
     def attach(self, array: NDArray[np.uint8], writable: bool, owner: Owner = "both") -> int:
         """Make a copy of an array in the card's memory and return its address; see `CardMemory`."""
-        if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
-            raise ValueError("attach expects a contiguous one-dimensional uint8 array, not "
-                             f"{array.dtype}{list(array.shape)}")
+        check_octets(array)
         return self.memory.attach(array, writable, owner)
 
     def detach(self, address: int) -> None:

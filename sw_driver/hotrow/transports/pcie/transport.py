@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...contract.errors import TransportError
 from ...contract.generated import IDENTITY, QUEUES, REGISTERS, ControlBits, InterruptBits
 from ...memory.registers import Registers, read_geometry
+from ...memory.transport import check_octets
 from .bar import Bar, enable, find_function, sysfs_bar
 from .huge_pages import HugePages
 from .vfio import VfioFunction, VfioMemory
@@ -76,6 +77,7 @@ class PcieTransport:
     def attach(self, array: NDArray[np.uint8], writable: bool) -> int:
         """Let the card reach an array and return the device address."""
         self._open()
+        check_octets(array)
         return self._memory.attach(array, writable)
 
     def detach(self, address: int) -> None:

@@ -100,7 +100,7 @@ def test_update_cycles_follow_the_model(monkeypatch, latency, changes, every):
 @pytest.mark.parametrize("config, latency, row_bytes, bag, rows", [
     pytest.param(replace(TINY, outstanding=64), 20, 16, 1, 300, marks=LONG),
     *(pytest.param(replace(WIDE, outstanding=1024, row_ports=ports), latency, row_bytes, bag,
-                   max(bag, 120_000 // row_bytes), marks=LONG)
+                   max(bag, 60_000 // row_bytes), marks=LONG)
       for ports, latency, row_bytes, bag in (
           (1, 64, 64, 1), (1, 200, 64, 20), (1, 512, 64, 1000), (1, 512, 128, 1),
           (1, 64, 256, 20), (1, 512, 512, 20), (4, 512, 64, 20), (4, 200, 512, 1)))])

@@ -45,7 +45,7 @@ def run(monkeypatch, config, per_port, seed=1):
 
 @pytest.mark.parametrize("base, ports, rows", [
     pytest.param(WIDE, 2, 300, id="64-2", marks=SLOW), *(
-        pytest.param(base, ports, 1500, id=f"{base.bus_bytes}-{ports}-1500", marks=LONG)
+        pytest.param(base, ports, 600, id=f"{base.bus_bytes}-{ports}-600", marks=LONG)
         for base in (WIDE, NARROW) for ports in (1, 2, 4, 8))])
 def test_ports_work_side_by_side(monkeypatch, base, ports, rows):
     """Each port's data channel carries rows in 0.95 of the cycles from its first beat to its
