@@ -39,7 +39,7 @@ SOURCES = (*(f"{RTL}/{name}" for name in (
     "arithmetic", "float", "host", "interfaces", "lists", "lookup", "memory", "mover",
     "primitives", "top.py")), "sim/hotrow_sim/golden", "sw_driver/hotrow")
 FOLDERS = {"rtl": ("rtl",), "sim": ("sim", "support", "rtl", "driver"),
-           "sw_driver": ("driver", "kernels", "torch")}  # of the tests for each tree
+           "sw_driver": ("driver", "engine", "ids", "kernels", "torch")}  # of the tests for each tree
 LEFT_OUT = ("bench", "doctor.py", "cli.py", "extras.py", "traces")  # of sw_driver/hotrow: tools
 TIER = "not long and not formal"
 NEAREST = 4  # test files of a first process, which need not collect the others

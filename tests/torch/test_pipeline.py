@@ -369,6 +369,8 @@ def test_inputs_of_one_collection_may_have_its_name():
     with pytest.raises(hotrow.Error, match=r"Model has no collection or .* 'embedding'"):
         next(iter(TrainPipeline(run.pipeline.loader, run.model,
                                 lambda batch: {"embedding": batch[0]})))
+    with pytest.raises(hotrow.Error, match="0 or more batches ahead, not -1"):
+        TrainPipeline(run.pipeline.loader, run.model, lambda batch: batch[0], ahead=-1)
     run.end()
 
 
