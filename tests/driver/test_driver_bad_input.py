@@ -181,6 +181,14 @@ def test_a_command_error_names_the_memory(device, tables):
     assert (device.gather((tables[0], [3])) == tables[0].weights[3]).all()
 
 
+def test_a_table_that_the_card_lost(device, tables):
+    device.registers.write("TABLE_NUMBER", tables[1].number)
+    device.registers.write("TABLE_COMMIT", 0)
+    with pytest.raises(CommandError, match="OBSERVE ended with TABLE_UNKNOWN.*index 1") as caught:
+        device.observe(random_ids(4, seed=1))
+    assert caught.value.status is hotrow.Status.TABLE_UNKNOWN
+
+
 def test_unknown_transport():
     with pytest.raises(TransportError, match=r"unknown transport 'fpga'.*model, pcie, sim, uart"):
         hotrow.open("fpga")

@@ -81,3 +81,6 @@ def test_places_of_a_cards_memory():
         ranges.place(0, 400)
     ranges.release(first)
     assert ranges.place(0, 128) == 0x100 and ranges.place(0, 300) == 0x380
+    with pytest.raises(MemoryError, match="no room for 41 bytes"):
+        ranges.place(0, 41)
+    assert ranges.place(0, 40) == 0x4C0 == 0x100 + 1000 - 40

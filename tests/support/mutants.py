@@ -38,8 +38,9 @@ RTL = "rtl/hotrow_rtl"
 SOURCES = (*(f"{RTL}/{name}" for name in (
     "arithmetic", "float", "host", "interfaces", "lists", "lookup", "memory", "mover",
     "primitives", "top.py")), "sim/hotrow_sim/golden", "sw_driver/hotrow")
+# Folders of the tests for each tree.
 FOLDERS = {"rtl": ("rtl",), "sim": ("sim", "support", "rtl", "driver"),
-           "sw_driver": ("driver", "engine", "ids", "kernels", "torch")}  # of the tests for each tree
+           "sw_driver": ("driver", "engine", "ids", "kernels", "torch")}
 LEFT_OUT = ("bench", "doctor.py", "cli.py", "extras.py", "traces")  # of sw_driver/hotrow: tools
 TIER = "not long and not formal"
 NEAREST = 4  # test files of a first process, which need not collect the others

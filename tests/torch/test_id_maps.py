@@ -352,6 +352,7 @@ def test_exports_are_saved(tmp_path, dtype):
 @pytest.mark.parametrize("call, message", [
     (lambda: TableConfig("a", 9, 4, ids="hashed"), "ids are 'rows' or 'any', not 'hashed'"),
     (lambda: TableConfig("a", 9, 4, expiry=Expiry()), "admission and expiry need ids='any'"),
+    (lambda: TableConfig("a", 9, 4, admission=LeastCount(2, 9)), "admission and expiry need"),
     (lambda: collection("hotline", cold="pooled"), "cold='gathered'"),
     (lambda: collection("hotline").parts().__next__(), "Call the collection"),
     (lambda: collection(given=[TableConfig("a", 9, 4)]).changes(), "there is none"),
