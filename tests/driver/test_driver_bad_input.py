@@ -184,7 +184,7 @@ def test_a_command_error_names_the_memory(device, tables):
 def test_a_table_that_the_card_lost(device, tables):
     device.registers.write("TABLE_NUMBER", tables[1].number)
     device.registers.write("TABLE_COMMIT", 0)
-    with pytest.raises(CommandError, match="OBSERVE ended with TABLE_UNKNOWN.*index 1") as caught:
+    with pytest.raises(CommandError, match=r"OBSERVE ended with TABLE_UNKNOWN.*index 1") as caught:
         device.observe(random_ids(4, seed=1))
     assert caught.value.status is hotrow.Status.TABLE_UNKNOWN
 

@@ -2,15 +2,17 @@
 
     python -m pytest -p tests.support.mutant_plugin --seconds 60 --noticed FILE TEST ...
 
-Test files run in the order of the command line, the tests of each by the time that they took
-before, which pytest's cache keeps; what takes seconds comes last, and what `--foremost` names comes
-first. A test that takes far longer fails. All times are the process's, so that other work on the
-machine decides nothing.
+Test files run in the order of the command line: first the cheapest tests of each, together about a
+second, then more of each, last what takes seconds. What `--foremost` names comes before all. The
+time of a test is what it took before, which pytest's cache keeps. A test that takes far longer
+fails. All times are the process's, so that other work on the machine decides nothing.
 """
 
 import re
 import signal
 import time
+from bisect import bisect
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ import pytest
 CACHE = "hotrow/seconds"
 UNKNOWN = 0.5, 5.0  # seconds of a test, of a slow test, that never ran
 LAST = 4  # tests that take longer are the last ones
+TURNS = 1, 5  # seconds of a file's tests after which the other files have their turn
 LEAST, TIMES = 60, 10  # a test hangs after so many seconds, and so many times its own time
 
 
@@ -41,9 +44,13 @@ class _Run:
     def pytest_collection_modifyitems(self, items):
         files = {name: number for number, name in enumerate(self.config.args)}
         seconds = {item: self._known(item) for item in items}
+        spent, turns = Counter(), {}
+        for item in sorted(items, key=seconds.get):
+            turns[item] = bisect(TURNS, spent[item.path])
+            spent[item.path] += seconds[item]
         foremost = re.compile(self.config.getoption("--foremost") or "(?!)")
         items.sort(key=lambda item: (
-            not foremost.search(item.nodeid), seconds[item] > LAST,
+            not foremost.search(item.nodeid), seconds[item] > LAST, turns[item],
             files.get(item.nodeid.split("::")[0], len(files)), seconds[item]))
 
     def _known(self, item):
