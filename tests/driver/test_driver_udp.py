@@ -1,5 +1,6 @@
 """The transport `udp` on the loopback interface: loss, repetition, reordering, and strangers."""
 
+import errno
 import socket
 import time
 
@@ -7,7 +8,8 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import TransportError
-from hotrow.contract.generated import LARGEST_PAYLOAD, Operation
+from hotrow.contract.generated import LARGEST_PAYLOAD, UDP_PORT, Operation
+from hotrow.transports.link import udp
 from hotrow.transports.link.frames import pack_request
 
 from tests.driver.conftest import random_ids, register_tables, usable
@@ -45,6 +47,19 @@ def test_loss_repetition_and_reordering_change_nothing(seed):
     for one, other in zip(sound, rough, strict=True):
         assert (one == other).all(), f"seed {seed}"
     assert network.lost and network.repeated and network.reordered and statistics.repeated
+
+
+def test_a_card_has_the_contracts_port_unless_one_is_named(monkeypatch):
+    asked = []
+
+    def refuse(host, port):
+        asked.append((host, port))
+        raise OSError(errno.ENETUNREACH, "no such network")
+    monkeypatch.setattr(udp, "UdpChannel", refuse)
+    for address in ("127.0.0.1", "127.0.0.1:", "127.0.0.1:77"):
+        with pytest.raises((OSError, TransportError), match="no such network"):
+            hotrow.open(f"udp:{address}")
+    assert asked == [("127.0.0.1", port) for port in (UDP_PORT, UDP_PORT, 77)]
 
 
 @pytest.mark.slow

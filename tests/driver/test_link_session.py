@@ -67,6 +67,9 @@ def test_a_card_that_does_not_answer():
     with pytest.raises(TransportError, match=r"no answer to BIND within 0\.003 s: check"):
         LinkTransport("uart", channel, patience=0.001, tries=3)
     assert channel.closed
+    for patience, tries in ((0.0, 3), (float("nan"), 3), (0.001, 0)):
+        with pytest.raises(ValueError, match=r"patience must be more than 0 .* tries at least 1"):
+            LinkTransport("uart", channel, patience, tries)
 
 
 def test_a_card_whose_memory_is_not_ready_yet():
