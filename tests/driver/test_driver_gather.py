@@ -82,6 +82,12 @@ def test_rows_of_a_wider_array(device):
     assert table.stride == 64 and table.row_bytes == 32
     assert np.shares_memory(table.weights, wide)
     assert (device.gather((table, [29, 0, 7])) == wide[[29, 0, 7], 4:12]).all()
+    for rows in ([3], [29, 0], [29, 0, 7]):
+        out = hotrow.empty((len(rows), 16), np.float32)
+        out[:] = -1
+        device.gather((table, rows), out=out[:, 4:12])
+        assert (out[:, 4:12] == wide[rows, 4:12]).all()
+        assert (out[:, :4] == -1).all() and (out[:, 12:] == -1).all()
 
 
 @pytest.mark.parametrize("state_shape", [(20,), (20, 2), (20, 8)])
