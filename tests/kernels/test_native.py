@@ -7,6 +7,7 @@ import hotrow
 import pytest
 from hotrow.contract.errors import Error
 from hotrow.kernels import compiler, library, native
+from hotrow.transports.cpu import FEWEST_SLOTS
 
 V2 = native._X86_64["x86-64-v2"]
 V3 = V2 | native._X86_64["x86-64-v3"]
@@ -144,6 +145,8 @@ def test_one_warning_without_library_and_compiler(small, monkeypatch):
                 assert device.geometry.slots >= 64
             assert library.library() is None
             library.library.cache_clear()
+        with hotrow.open() as device:
+            assert device.geometry.slots == FEWEST_SLOTS, "a golden model is slow"
     (warning,) = caught
     assert "install g++" in str(warning.message)
     with pytest.raises(hotrow.TransportError, match="slots must be"):

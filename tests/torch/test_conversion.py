@@ -93,6 +93,13 @@ def test_no_bag_is_chosen():
         convert(Model(), min_rows=71)
 
 
+def test_ranks_that_would_train_rows_of_their_own(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.raises(Error, match=r"convert\(\) in a process group of 2 ranks.*sharded=True"):
+        convert(Model())
+
+
 class Words(nn.Module):
     """Embeddings with ids of several shapes, beside a bag."""
 
