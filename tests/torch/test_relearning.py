@@ -26,8 +26,8 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def long(*values, more=()):
-    return pytest.param(*values, marks=[pytest.mark.long, *more])
+def long(*values):
+    return pytest.param(*values, marks=pytest.mark.long)
 
 
 def oracle(trace, hot_rows, every, batches, batch_size, learning, decay=1):
@@ -236,7 +236,7 @@ ECP5 = "ecp5", "drift:1.05:100000:80", 26, {
 
 @pytest.mark.parametrize("transport, preset, spec, tables, run", [
     slow("model", *TINY), long("sim", *TINY), slow("model", *ECP5),
-    long("sim", *ECP5, more=[pytest.mark.nightly])],
+    pytest.param("sim", *ECP5, marks=[pytest.mark.long, pytest.mark.nightly])],
     ids=["model-tiny", "sim-tiny", "model-ecp5", "sim-ecp5"])
 def test_coverage_follows_the_oracle(transport, preset, spec, tables, run):
     trace = open_trace(spec, tables=tables)
