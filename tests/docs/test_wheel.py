@@ -15,7 +15,8 @@ import pytest
 from hotrow.kernels.compiler import find_compiler
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.long  # fetches the build tools, and PyTorch unless pip's cache has it
+# It fetches the build tools, and PyTorch unless pip's cache has it.
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 
 def run(*command, **more):

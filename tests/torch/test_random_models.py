@@ -76,14 +76,14 @@ def test_random_models(case):
 
 
 @pytest.mark.long
-@settings(SETTINGS, max_examples=2000)
+@settings(SETTINGS, max_examples=1000)
 @given(model_cases())
 def test_many_random_models(case):
     check(case)
 
 
 @pytest.mark.long
-@settings(SETTINGS, max_examples=600)
+@settings(SETTINGS, max_examples=300)
 @given(model_cases(events=HARD_EVENTS))
 def test_random_models_with_errors_threads_and_functions_of_pytorch(case):
     check(case)
