@@ -356,14 +356,15 @@ def interrupted():
     did not reach is of a table that the error of its owner names."""
     last = dist.get_world_size() - 1
 
-    def failing(failure):
+    def failing(failure, after=False):
         def spoil(store):
             apply = store.inner.apply
 
             def call(group, *given):
-                if group == 0:
+                if group or after:
+                    apply(group, *given)
+                if not group:
                     raise failure("planted")
-                apply(group, *given)
 
             store.inner.apply = call
         return spoil
@@ -392,6 +393,7 @@ def interrupted():
             assert torch.equal(after[name][missed], before[name][missed]), (mode, name)
             assert not torch.equal(whole[name], before[name]), (mode, name)
         failed_step(mode, failing(KeyboardInterrupt), "planted", f"of rank {last}")
+        failed_step(mode, failing(ValueError, after=True), "^planted$", f"of rank {last}")
 
 
 def parted():

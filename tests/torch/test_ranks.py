@@ -107,6 +107,19 @@ def test_a_single_rank(one_rank, check):
     getattr(rank_training, check)()
 
 
+def test_only_rows_that_are_looked_up_travel(one_rank, monkeypatch):
+    """Row 0 of a table is beside the last row of the group before."""
+    with ShardedEmbeddingBagCollection(
+            [TableConfig("user", 10, 4), TableConfig("item", 10, 8)], None, "resident") as shared:
+        ranks, travelled = shared.store.ranks, []
+        answer = ranks.answer
+        monkeypatch.setattr(ranks, "answer", lambda rows, *counts: (
+            travelled.append(rows.shape), answer(rows, *counts))[1])
+        start = torch.zeros(1, dtype=torch.int64)
+        shared([(torch.tensor([3, 3]), start), (torch.tensor([0, 0]), start)])
+    assert [shape for shape in travelled if len(shape) == 2] == [(1, 4), (1, 8)]
+
+
 def test_needs_ranks():
     with pytest.raises(Error, match="torchrun"):
         ShardedEmbeddingBagCollection([TableConfig("user", 10, 4)], None, "resident")
