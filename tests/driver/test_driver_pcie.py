@@ -93,6 +93,8 @@ def test_registers_of_a_bar(function):
     assert bar.read(REGISTERS["IDENTITY"]) == IDENTITY
     bar.write(8, 0x89AB_CDEF)
     assert (function / "resource0").read_bytes()[8:12] == bytes.fromhex("efcdab89")
+    bar.write(8, 0xFFFF_FFFF)
+    assert bar.read(8) == 0xFFFF_FFFF, "a value of a card that answers"
     for offset in (2, -4, BAR_BYTES):
         with pytest.raises(TransportError, match=f"has {BAR_BYTES} bytes of registers, none at"):
             bar.read(offset)
@@ -215,6 +217,16 @@ def test_functions_that_vfio_cannot_use(function):
     (function / "iommu_group").unlink()
     with pytest.raises(ValueError, match="in no IOMMU group: turn the IOMMU on"):
         VfioFunction(function, devices, ioctl)
+
+
+@pytest.mark.parametrize("call, answer", [(vfio.GET_API_VERSION, 1), (vfio.CHECK_EXTENSION, 0)])
+def test_a_kernel_whose_vfio_is_another(function, call, answer):
+    ioctl, _ = vfio_calls(function)
+
+    def other(file, request, argument=0):
+        return answer if request == call else ioctl(file, request, argument)
+    with pytest.raises(ValueError, match="VFIO has no IOMMU of type 1"):
+        VfioFunction(function, function.parents[1] / "vfio", other)
 
 
 @pytest.mark.parametrize("name, number, advice", [
@@ -391,6 +403,27 @@ def test_memory_that_the_card_cannot_reach(tmp_path, options, width, message):
     array = np.zeros(20_000, np.uint8)
     with pytest.raises(MemoryError, match=message):
         pages.attach(pages.number(array, **options), True)
+
+
+def test_memory_up_to_the_end_of_the_addresses(tmp_path):
+    pages = Pages(tmp_path / "pagemap", None, 32)
+    whole = np.zeros(6 * PAGE, np.uint8)
+    array = whole[-whole.ctypes.data % PAGE:][:4 * PAGE]
+    pages.card = Model(preset("tiny"))
+    assert pages.attach(pages.number(array, (1 << 32) // PAGE - 4), True) == (1 << 32) - 4 * PAGE
+    with pytest.raises(MemoryError, match="the card's addresses end at"):
+        pages.attach(pages.number(array, (1 << 32) // PAGE - 3), True)
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda pages, array: os.truncate(pages.path, array[-1:].ctypes.data // PAGE * 8),
+    lambda pages, array: pages.number(array[-1:], 1003, present=0)], ids=["unknown", "absent"])
+def test_memory_of_which_a_page_is_away(tmp_path, spoil):
+    pages = Pages(tmp_path / "pagemap", None)
+    array = pages.number(np.zeros(3 * PAGE, np.uint8), 1000)
+    spoil(pages, array)
+    with pytest.raises(MemoryError, match="these pages are not in memory"):
+        pages.attach(array, True)
 
 
 @pytest.mark.parametrize("spec, options, message", [
