@@ -40,7 +40,7 @@ SOURCES = (*(f"{RTL}/{name}" for name in (
     "primitives", "top.py")), "sim/hotrow_sim/golden", "sw_driver/hotrow")
 # Folders of the tests for each tree.
 FOLDERS = {"rtl": ("rtl",), "sim": ("sim", "support", "rtl", "driver"),
-           "sw_driver": ("driver", "engine", "ids", "kernels", "torch")}
+           "sw_driver": ("driver", "engine", "ids", "kernels", "rtl", "torch")}
 # Of sw_driver/hotrow: tools, and a text that must equal what is generated.
 LEFT_OUT = ("bench", "doctor.py", "cli.py", "extras.py", "traces", "generated.py")
 TIER = "not long and not formal"
