@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import select
 import termios
 import time
@@ -23,7 +24,7 @@ from ...contract.generated import (
 from .transport import LinkTransport
 
 RATES = {int(name[1:]): getattr(termios, name)
-         for name in dir(termios) if name[0] == "B" and name[1:].isdigit() and name != "B0"}
+         for name in dir(termios) if re.fullmatch("B[1-9][0-9]*", name)}
 _SYNC = bytes([SYNC_BYTE]) * 4 + bytes([IDLE_BYTE]) * 2
 A = TypeVar("A")
 R = TypeVar("R")
