@@ -1,0 +1,57 @@
+"""The ends of the ranges of what is built in Python are taken, and what lies beyond is refused."""
+
+import pytest
+from hotrow.contract.errors import Error
+from hotrow.torch import (
+    SGD,
+    Adam,
+    HotEmbeddingBag,
+    HotEmbeddingBagCollection,
+    NgramIds,
+    TableConfig,
+)
+from hotrow.torch.store.placement_policy import share_of
+
+
+def cached(depth, look_ahead):
+    """A cache with batches under way: tiny follows 64 of them."""
+    HotEmbeddingBagCollection([TableConfig("a", 50, 8)], "model", "scratchpipe", preset="tiny",
+                              depth=depth, look_ahead=look_ahead).close()
+
+
+def trained(rate):
+    HotEmbeddingBagCollection([TableConfig("a", 50, 8)], None, "resident", SGD(rate)).close()
+
+
+def padded(row):
+    HotEmbeddingBag(50, 8, padding_idx=row, cache="resident").collection.close()
+
+
+# A call, arguments that it takes, and arguments that it refuses.
+RANGES = {
+    "pad": (lambda pad, vocabulary: NgramIds((1,), 1, 1, 0, pad=pad, vocabulary=vocabulary),
+            [(0, 1), (299, 300)], [(1, 1), (-1, 300)]),
+    "padding_idx": (padded, [(-50,), (49,)], [(-51,), (50,)]),
+    "betas": (lambda *betas: Adam(0.1, betas=betas), [(0.0, 0.0), (0, 0.999)],
+              [(1.0, 0.9), (0.9, 1.0), (-0.1, 0.9), (0.9,), (0.9, 0.9, 0.9)]),
+    "rate": (trained, [(0.0,), (0,)], [(-1e-9,), (float("inf"),), (float("nan"),), ("1",)]),
+    "eps": (lambda eps: Adam(0.1, eps=eps), [(0.0,)], [(-1e-9,), (float("inf"),), (False,)]),
+    "cache": (lambda wanted: share_of(8, wanted), [(1,), (8,), (100,)], [(0,), (0.9,)]),
+    "look_ahead": (cached, [(1, 0), (1, 62), (63, 0)], [(0, 0), (1, -1), (1, 63), (64, 0)]),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_ends_of_a_range(name):
+    call, taken, refused = RANGES[name]
+    for given in taken:
+        call(*given)
+    for given in refused:
+        with pytest.raises(Error, match=name):
+            call(*given)
+
+
+@pytest.mark.parametrize("slots, wanted, share", [
+    (8, 8, 1), (8, 7, 2), (8, 4, 2), (8, 3, 4), (8, 1, 8), (8, 1.5, 8)])
+def test_parts_of_a_directory(slots, wanted, share):
+    assert share_of(slots, wanted) == share
