@@ -6,9 +6,10 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import CommandError, DeviceError, Future, Status, TransportError
+from hotrow.contract.generated import REGISTERS, ControlBits, StatusBits
 from hotrow.contract.records import COMPLETION
 
-from tests.driver.conftest import picked, random_ids, usable
+from tests.driver.conftest import picked, random_ids, register_tables, usable
 
 CARDS = "model", "cpu", "sim", "pcie", "uart", "network"
 
@@ -26,6 +27,12 @@ def lose_rings(device, queue):
 
     commit(0)
     return lambda: commit(0b11)
+
+
+@pytest.mark.parametrize("name", ["plan", "plan_async"])
+def test_calls_have_their_names(name):
+    call = getattr(hotrow.Device, name)
+    assert (call.__name__, call.__qualname__) == (name, f"Device.{name}")
 
 
 def test_futures_complete_in_order(device, tables):
@@ -221,6 +228,36 @@ def test_memory_timeout_reaches_the_card(transport):
     for option, cycles in ({}, 1 << 20), ({"memory_timeout": 5000}, 5000):
         with hotrow.open(transport, preset="tiny", **option) as device:
             assert device.registers.read("TIMEOUT") == cycles
+
+
+@pytest.mark.parametrize("status, resets", [
+    ([0] * 3, 1), ([StatusBits.READY | StatusBits.ROW_WRITES] * 2, 3),
+    ([StatusBits.LIST_PORT] * 2, 1), ([], 1)])
+def test_a_reset_waits_until_the_device_is_ready(monkeypatch, status, resets):
+    """And is repeated where a memory answered late, after the ports were ready."""
+    with hotrow.open("model", preset="tiny", timeout=30) as device:
+        tables, transport, coming = register_tables(device), device.transport, list(status)
+        read, write, written = transport.read_register, transport.write_register, []
+        with monkeypatch.context() as patch:
+            patch.setattr(transport, "read_register", lambda offset: (
+                coming.pop() if coming and offset == REGISTERS["STATUS"] else read(offset)))
+            patch.setattr(transport, "write_register", lambda *access: (
+                written.append(access), write(*access)))
+            device.reset()
+        assert not coming and usable(device, tables)
+        assert written.count((REGISTERS["CONTROL"], ControlBits.SOFT_RESET)) == resets
+
+
+def test_a_reset_of_a_device_that_is_not_ready_ends(monkeypatch):
+    with hotrow.open("model", preset="tiny", timeout=0.1) as device:
+        tables, read = register_tables(device), device.transport.read_register
+        with monkeypatch.context() as patch:
+            patch.setattr(device.transport, "read_register", lambda offset: (
+                0 if offset == REGISTERS["STATUS"] else read(offset)))
+            with pytest.raises(DeviceError, match=r"not become ready in 0\.1 s .*power-up reset"):
+                device.reset()
+        device.reset()
+        assert usable(device, tables)
 
 
 def test_a_transport_that_breaks_down(device, tables, monkeypatch):
