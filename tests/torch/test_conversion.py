@@ -246,3 +246,19 @@ def test_a_step_has_any_number_of_calls(count, every, inputs):
 def test_inputs_that_do_not_fit_are_refused(given, message):
     with pytest.raises(hotrow.Error, match=message):
         trained("scratchpipe", 2, inputs=lambda ids: given)
+
+
+@pytest.mark.parametrize("change", [
+    lambda ids: ids.flip(0), lambda ids: ids.int(), lambda ids: ids[:3], torch.clone])
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_a_call_with_other_ids_than_were_announced_has_its_own_rows(mode, change):
+    torch.manual_seed(0)
+    model = nn.ModuleList(nn.EmbeddingBag(50, 8, mode="sum") for _ in range(2))
+    rows = [bag.weight.detach().clone() for bag in model]
+    ids = torch.randint(0, 50, (8, 2))
+    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    with convert(model, lambda: {"0": ids[:, :1], "1": ids[:, 1:]}, mode=mode, lr=0.1, **card):
+        model.forward = lambda: (model[0](ids[:, :1]), model[1](change(ids[:, 1:])))
+        for found, table, column in zip(model(), rows, (ids[:, 0], change(ids[:, 1])),
+                                        strict=True):
+            assert torch.equal(found, table[column.long()])

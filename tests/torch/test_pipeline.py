@@ -1,11 +1,13 @@
 """TrainPipeline: order, overlap, clean ends, and resumed runs."""
 
+import os
 import threading
 
 import hotrow
 import pytest
 import torch
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
+from hotrow.torch.pipeline import train_pipeline
 from hotrow.torch.pipeline.micro_batch import indexed
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -465,3 +467,14 @@ class Clock:
             del self.under_way[at]
             self.stages._run(at)
             self.stages.seconds[at] += self.lasts[self.stages.stages[at].name]
+
+
+def test_a_forked_process_does_not_end_the_epoch_of_its_parent():
+    run = Run("resident")
+    next(iter(run.pipeline))
+    assert run.pipeline in train_pipeline._OPEN
+    child = os.fork()
+    if not child:
+        os._exit(len(train_pipeline._OPEN))
+    assert os.waitpid(child, 0)[1] == 0
+    run.end()

@@ -158,7 +158,6 @@ class StagedGradients(Staged):
             self._grouper = max(self._grouper, located.grouper, key=lambda each: each.slots)
             self.places, sums, _ = merge_sums(
                 self._grouper, self.places, self.values, groups.distinct, sums)
-            self._bypassed |= located.bypassed
         else:
             merged = group_sorted(torch.cat((self.rows, _rows_of(groups, segment.flat))))
             layout = BagLayout(1, len(merged.numbers), sums.shape[1])
