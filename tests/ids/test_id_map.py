@@ -8,6 +8,7 @@ import torch
 from hotrow.contract.errors import BatchError, Error
 from hotrow.ids import Expiry, IdMap, LeastCount, Probability, initial_rows
 from hotrow.ids.log import EventLog
+from hotrow.ids.policies import check_policies
 from hotrow.kernels.library import library
 
 from tests.ids.followed_map import pairs
@@ -239,6 +240,14 @@ def test_settings_at_their_limits(rows, admission, expiry):
         found = tested.plan([batch, -1])
         assert found.rows.max() < rows
         tested.done(found.number)
+
+
+def test_the_largest_map():
+    """Its memory is not there to be had, so that only the check runs."""
+    most = (1 << 31) - 1
+    check_policies(most, None, Expiry(cap=most - 1, floor=most - 1))
+    with pytest.raises(Error, match=f"2 to {most} rows"):
+        check_policies(most + 1, None, None)
 
 
 def test_numbers_of_numpy_are_settings(tmp_path):
