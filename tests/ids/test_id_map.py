@@ -7,7 +7,7 @@ import pytest
 import torch
 from hotrow.contract.errors import BatchError, Error
 from hotrow.ids import Expiry, IdMap, LeastCount, Probability, initial_rows
-from hotrow.ids.log import EventLog
+from hotrow.ids.log import ADMITTED, EVENT, EXPIRED, EventLog
 from hotrow.ids.policies import check_policies
 from hotrow.kernels.library import library
 
@@ -273,10 +273,13 @@ def test_a_log_that_forgot_replays_from_the_rows_of_then():
         EventLog.replay(events)
 
 
-def test_a_log_that_contradicts_itself_is_refused():
-    tested = IdMap(9)
-    tested.plan([1, 2])
-    events = tested.log.events().copy()
-    events["row"] = 1
-    with pytest.raises(Error, match="event 1 of the log"):
+@pytest.mark.parametrize("field, values", [
+    ("row", [1, 1, 1]), ("row", [0, 2, 0]), ("row", [-1, 2, -1]), ("row", [1, 2, 2]),
+    ("id", [7, 7, 7]), ("id", [7, 8, 8]), ("kind", [ADMITTED] * 3), ("kind", [EXPIRED] * 3)],
+    ids=str)
+def test_a_log_that_contradicts_itself_is_refused(field, values):
+    events = np.array([(1, 7, 1, ADMITTED), (1, 8, 2, ADMITTED), (2, 7, 1, EXPIRED)], EVENT)
+    assert EventLog.replay(events) == {8: 2}
+    events[field] = values
+    with pytest.raises(Error, match=r"of the log, id .* contradicts the"):
         EventLog.replay(events)
