@@ -224,7 +224,7 @@ def test_a_damaged_state_is_refused(tmp_path):
     lambda: Probability(True), lambda: Expiry(below=(1 << 31) + 1), lambda: IdMap(5.5),
     lambda: IdMap(5, threads=0), lambda: IdMap(5, threads="2"), lambda: IdMap(5).done(0.5),
     lambda: IdMap(5).changes(None), lambda: IdMap(5).changes(True),
-    lambda: IdMap(5, expiry=Expiry(floor=5))])
+    lambda: IdMap(5, expiry=Expiry(floor=5)), lambda: Expiry(floor=-1)])
 def test_settings_without_sense_are_refused(make):
     with pytest.raises(Error):
         make()

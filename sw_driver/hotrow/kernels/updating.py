@@ -57,7 +57,7 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
     native = library()
     code, dimensions = _RULES.get(rule.name, (None, 0))
     count = slots.shape[0]
-    if slots.dim() != 1 or (count > 1 and len(rows) > 1 and rows.stride(0) < rows.shape[1]):
+    if slots.dim() != 1 or (count > 1 and rows.stride(0) < rows.shape[1]):
         raise Error(f"expected slots [u] and rows that share no memory, got {list(slots.shape)} "
                     f"and rows with strides {list(rows.stride())}")
     if gradients.shape != (count, rows.shape[1]) or gradients.dtype != torch.float32:

@@ -176,7 +176,6 @@ class SlotStorage:
         for _ in range(len(by_row).bit_length()):  # a binary search of all rows at once
             middle = (low + high) // 2
             below = self.held[by_row[middle.clamp(max=len(by_row) - 1)]] < rows
-            below &= low < high
             low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
         where = torch.nonzero(low < len(by_row)).squeeze(1)
         slots = by_row[low[where]].long()
