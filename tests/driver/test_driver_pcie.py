@@ -489,6 +489,22 @@ def test_a_card_that_takes_its_time(interrupts):
         os.close(registers.event)
 
 
+@pytest.mark.parametrize("after, timeout, reads", [(0, 9, 1), (3, 9, 4), (None, 0, 1)])
+def test_a_wait_ends_with_a_completion_or_in_time(monkeypatch, after, timeout, reads):
+    card, seen = Model(preset("tiny")), []
+    registers = Registers(card)
+    transport = PcieTransport(registers, partial(VfioMemory, 5, ioctl=Iommu(card)))
+
+    def read(offset):
+        seen.append(offset)
+        assert len(seen) <= reads
+        return 7 + (after is not None and len(seen) > after)
+
+    monkeypatch.setattr(registers, "read", read)
+    transport.wait(1, 7, timeout)
+    assert seen == [REGISTERS["MOVE_COMPLETED"]] * reads
+
+
 def test_registers_behind_others_in_a_bar():
     card, asked = Model(preset("tiny")), []
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hotrow.contract.errors import BatchError
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
+from hotrow.torch.features import outputs
 from torch import nn
 
 from tests.torch.training import PLANNING, TABLES, check_beside, draw, worth
@@ -312,3 +313,10 @@ def test_rows_beyond_what_float32_tells_apart(make):
     collection.flush()
     moved = before - collection.table("a")[0][first:]
     torch.testing.assert_close(moved, torch.tensor([[0.2], [0.4], [0.6], [0.8]]))
+
+
+def test_keys_of_results():
+    """Those of TorchRec: a feature of several tables has the table's name, too."""
+    configs = [TableConfig("one", 9, 4), TableConfig("two", 9, 4), TableConfig("three", 9, 4)]
+    assert outputs._keys(configs, [(0, "a"), (1, "b"), (1, "a")]) == ["a@one", "b", "a@two"]
+    assert outputs._keys(configs, [(0, "a"), (1, "a"), (2, "a")]) == ["a@one", "a@two", "a@three"]

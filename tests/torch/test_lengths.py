@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from hotrow.contract.errors import BatchError
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import HotEmbeddingBag, HotEmbeddingBagCollection, TableConfig
 
 BIG = 1 << 62  # four of them add up to 0
 
@@ -67,3 +67,11 @@ def test_lengths_of_every_integer_dtype(collection):
         assert torch.equal(collection(ids.numpy(), offsets.numpy()), expected), dtype
         pairs = [(part, offsets[:2]) for part in (ids[:2], ids[2:])]
         assert torch.equal(collection(pairs), expected), dtype
+
+
+@pytest.mark.parametrize("offsets, ids", [([], 0), ([], 3), ([1], 0), ([0], 3)])
+def test_last_offsets_of_one_feature(offsets, ids):
+    bag = HotEmbeddingBag(40, 8, cache="resident", include_last_offset=True)
+    with pytest.raises(BatchError, match="the offsets of 1 features must"):
+        bag(torch.arange(ids), torch.tensor(offsets, dtype=torch.int64))
+    assert bag(torch.arange(0), torch.tensor([0])).shape == (0, 8)

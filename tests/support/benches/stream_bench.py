@@ -49,12 +49,12 @@ class StreamBench:
     def source(self, stream, payloads, gaps=STEADY):
         """Send `payloads` (values for `ctx.set`) in order, with `gaps` idle cycles before each.
 
-        A payload that is not valid has random bits.
+        A payload that is not valid has random bits, or only few of them, as a small number has.
         """
         bits, rng = Value.cast(stream.payload), Random(len(self._unfinished))
 
         def noise():
-            return rng.randrange(1 << len(bits))
+            return rng.randrange(1 << min(len(bits), rng.choice([0, 1, 3, len(bits)])))
 
         async def drive(ctx):
             for payload, gap in zip(payloads, cycle(gaps), strict=False):
