@@ -3,7 +3,8 @@
 import hotrow
 import numpy as np
 import pytest
-from hotrow import Opcode, PaddedCopyWarning, RegistrationError, Status
+from hotrow import Batch, Opcode, PaddedCopyWarning, RegistrationError, Status
+from hotrow.operands.row_lists import tables_of
 from hotrow.operands.table import _weights
 
 from tests.driver.conftest import BOARDS, raw, register_tables, usable
@@ -150,6 +151,7 @@ def test_a_table_in_other_memory_keeps_slots_and_counts(device, tables):
     slots = device.install((tables[0], [3, 9])).slots
     device.observe(ids)
     counted = device.counts()
+    listed = device.split(Batch.dense([[5]], tables=tables[:1])).misses
     larger = hotrow.empty((60, 8), np.float32)
     larger[:] = np.arange(60)[:, None]
     found = device.replace_table(tables[0], larger)
@@ -164,6 +166,7 @@ def test_a_table_in_other_memory_keeps_slots_and_counts(device, tables):
         assert (here == there).all()
     with pytest.raises(RegistrationError, match="not a table registered with this device"):
         device.replace_table(tables[0], larger)
+    assert tables_of(listed, device._commands.tables) == (found,), "no memory of the other table"
     for other in (larger[:59], hotrow.empty((60, 4), np.float32)):
         with pytest.raises(RegistrationError, match="of one kind, and as many rows or more"):
             device.replace_table(found, other)

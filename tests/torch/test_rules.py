@@ -15,7 +15,7 @@ from hotrow.torch import (
     TableConfig,
 )
 from hotrow.torch.optim import rules
-from hotrow.torch.optim.rounding import round_stochastically, row_keys
+from hotrow.torch.optim.rounding import _drawn, round_stochastically, row_keys
 from hotrow.torch.training.options import STATEFUL
 from torch import nn
 
@@ -217,6 +217,12 @@ def test_stochastic_rounding(dtype):
     mean = round_stochastically(third, dtype, torch.arange(20_000), 0, 0).double().mean()
     ulp = 2.0**-7 if dtype == torch.bfloat16 else 2.0**-10
     assert abs(mean - third[0, 0].double()) < 5 * ulp * 0.5 / 20_000**0.5
+
+
+def test_a_draw_has_24_bits():
+    drawn = _drawn(torch.arange(100), 4, seed=3, step=5) * 2.0**24
+    assert 0 <= drawn.min() < 2**18 and 2**24 - 2**18 < drawn.max() < 2**24
+    assert set((drawn % 2).unique().tolist()) == {0, 1}
 
 
 def test_small_steps_move_narrow_rows_on_average():
