@@ -6,8 +6,9 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import CommandError, DeviceError, Future, Status, TransportError
-from hotrow.contract.generated import REGISTERS, ControlBits, StatusBits
+from hotrow.contract.generated import REGISTERS, ControlBits, QueueStateBits, StatusBits
 from hotrow.contract.records import COMPLETION
+from hotrow.memory.registers import describe_state
 
 from tests.driver.conftest import picked, random_ids, register_tables, usable
 
@@ -359,3 +360,10 @@ def test_a_future_without_a_command():
 def test_only_contiguous_bytes_are_attached(device, array):
     with pytest.raises(ValueError, match="contiguous one-dimensional uint8 array, not "):
         device.transport.attach(array, True)
+
+
+@pytest.mark.parametrize("state, words", [
+    (0, "idle"), (QueueStateBits.BUSY, "busy"), (QueueStateBits.WAITING, "wait"),
+    (QueueStateBits.FAULTED, "fault")])
+def test_a_state_in_words(state, words):
+    assert words in describe_state(int(state))

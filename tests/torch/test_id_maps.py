@@ -445,3 +445,14 @@ def test_rows_load_with_their_ids_or_not_at_all(lacking):
         with pytest.raises(RuntimeError, match="_extra_state has the ids of rows, and no table"):
             other.load_state_dict(embeddings.state_dict(), strict)
     assert other.sha256() == before
+
+
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_a_batch_without_lookups_before_a_prefetched_one(mode):
+    """It has no number, and the ids of the other are counted once."""
+    with collection(mode, given=[TableConfig("a", 9, DIM, ids="any")]) as embeddings:
+        ids = torch.tensor([[5], [6]])
+        embeddings.prefetch(ids)
+        assert embeddings(ids[:0]).shape == (0, DIM)
+        embeddings(ids)
+        assert embeddings.id_maps.maps[0].batch == 1

@@ -8,6 +8,7 @@ import torch
 from hotrow.contract.errors import Error
 from hotrow.torch import (
     SGD,
+    Adagrad,
     Adam,
     HotEmbeddingBagCollection,
     PartialRowwiseAdam,
@@ -15,6 +16,7 @@ from hotrow.torch import (
     TableConfig,
 )
 from hotrow.torch.optim import rules
+from hotrow.torch.optim.arithmetic import updated
 from hotrow.torch.optim.rounding import _drawn, round_stochastically, row_keys
 from hotrow.torch.training.options import STATEFUL
 from torch import nn
@@ -252,3 +254,15 @@ def test_without_a_seed_narrow_rows_round_to_nearest(dtype):
 def test_options_know_which_optimizers_have_state():
     """Without loading PyTorch."""
     assert {name: bool(rules.OPTIMIZERS[name].state) for name in STATEFUL} == STATEFUL
+
+
+@pytest.mark.parametrize("rule, state", [(SGD(0.5), None), (Adagrad(0.5), torch.ones(3, DIM))])
+def test_a_step_that_is_not_finite_leaves_the_rows(rule, state):
+    weights, gradients = torch.ones(3, DIM), torch.full((3, DIM), 2.0)
+    after, state_after = updated(rule, weights, state, gradients)
+    assert not (after == weights).any()
+    for finite, expected, expected_state in (
+            (True, after, state_after), (False, weights, state)):
+        found, found_state = updated(rule, weights, state, gradients, torch.tensor(finite))
+        assert torch.equal(found, expected)
+        assert (found_state is None if state is None else torch.equal(found_state, expected_state))

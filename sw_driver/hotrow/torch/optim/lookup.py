@@ -231,7 +231,7 @@ class PooledLookup(torch.autograd.Function):
         if gradients is None or not gradients.numel():
             lookup.done = True
             return None, None if weights is None else torch.zeros_like(weights), None
-        if gradients.shape[1] > 1 and gradients.stride(1) != 1:
+        if gradients.stride(1) != 1:
             gradients = gradients.contiguous()
         reached = torch.zeros(*LEAF_SHAPE, dtype=torch.float32) if ctx.needs_input_grad[0] else None
         if reached is not None:
