@@ -202,7 +202,7 @@ def copy_of(repository: Path, target: Path):
     for tree in TREES:
         shutil.copytree(repository / tree, target / tree,
                         ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
-    for name in ("pyproject.toml", "docs", "README.md", "examples", "Makefile"):
+    for name in ("pyproject.toml", "docs", "README.md", "benchmarks", "examples", "Makefile"):
         if (repository / name).exists():
             os.symlink(repository / name, target / name)
 
@@ -255,17 +255,20 @@ def main(arguments=None):
              if str(each.path).startswith(options.under) and options.match in each.key]
     drawn = draw(found, options.sample, options.seed)
     planted, killed = (defaultdict(Counter) for _ in range(2))
-    survivors, late, times = [], [], []
-    for number, (mutation, by, seconds) in enumerate(
-            plant_all(repository, drawn, options.jobs, options.device), 1):
-        for name, value in (("kind", mutation.kind), ("unit", unit_of(mutation.path))):
-            planted[name][value] += by != OUT_OF_TIME
-            killed[name][value] += by not in (None, OUT_OF_TIME)
-        if by in (None, OUT_OF_TIME):
-            (late if by else survivors).append(mutation.key)
-        times.append(seconds)
-        print(f"{number}/{len(drawn)} {mutation.key}: {by or 'SURVIVES'}, {seconds:.0f} s",
-              file=sys.stderr, flush=True)
+    survivors, late, times, untrue = [], [], [], 0
+    try:
+        for number, (mutation, by, seconds) in enumerate(
+                plant_all(repository, drawn, options.jobs, options.device), 1):
+            for name, value in (("kind", mutation.kind), ("unit", unit_of(mutation.path))):
+                planted[name][value] += by != OUT_OF_TIME
+                killed[name][value] += by not in (None, OUT_OF_TIME)
+            if by in (None, OUT_OF_TIME):
+                (late if by else survivors).append(mutation.key)
+            times.append(seconds)
+            print(f"{number}/{len(drawn)} {mutation.key}: {by or 'SURVIVES'}, {seconds:.0f} s",
+                  file=sys.stderr, flush=True)
+    except SystemExit as failed:  # a test that fails without any fault
+        untrue = failed.code
     survivors.sort()
     verdicts = len(drawn) - len(late)
     report = {"planted": len(drawn), "killed": verdicts - len(survivors)} | {
@@ -283,7 +286,7 @@ def main(arguments=None):
               "the time on the clock ended the tests; processor seconds a fault: "
               f"{median(times):.0f} at the median, {mean(times):.0f} at the mean")
         print("\n".join([*survivors, *(f"{key}: {OUT_OF_TIME}" for key in sorted(late))]))
-    return 0
+    return untrue
 
 
 if __name__ == "__main__":
