@@ -6,6 +6,7 @@ from functools import partial
 import hotrow
 import numpy as np
 import pytest
+from hotrow.transports.link.transport import LinkTransport
 
 from tests.driver.conftest import DIM, ROWS, register_tables, usable
 
@@ -98,3 +99,25 @@ def test_ends_of_an_option(option):
     for value in beyond:
         with pytest.raises(hotrow.Error, match=option):
             opened(**{option: value})
+
+
+@pytest.mark.parametrize("patience, tries, taken", [
+    (1e-3, 1, True), (0.5, 8, True), (0, 1, False), (-1, 1, False), (float("nan"), 1, False),
+    (0.5, 0, False)])
+def test_ends_of_a_links_options(patience, tries, taken):
+    class Gone(Exception):
+        """From the channel, so that the options were taken."""
+
+    class Channel:
+        name = "gone"
+
+        def send(self, *_):
+            raise Gone
+
+        attune = receive = send
+
+        def close(self):
+            pass
+
+    with pytest.raises(Gone if taken else ValueError):
+        LinkTransport("gone", Channel(), patience, tries)
