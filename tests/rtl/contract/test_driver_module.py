@@ -71,3 +71,10 @@ def test_every_parameter_is_in_a_preset():
 def test_unknown_preset():
     with pytest.raises(ValueError, match="unknown preset 'huge': expected one of tiny, "):
         geometry.preset("huge")
+
+
+@pytest.mark.parametrize("handle, offset", [(0, 0), (1, 1), (5, (1 << records.OFFSET_WIDTH) - 1)])
+def test_packed_addresses(handle, offset):
+    packed = records.packed_address(handle, offset)
+    assert packed == encoding.packed_address(handle, offset)
+    assert records.unpack_address(packed) == (handle, offset)
