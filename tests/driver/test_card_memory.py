@@ -142,6 +142,31 @@ def test_what_the_card_cannot_use_where_it_is_is_refused(device):
     device.flush()
 
 
+def test_only_blocks_that_the_card_wrote_are_fetched(device, monkeypatch):
+    """A block may hold the end of one table and the begin of another."""
+    tables = [random_table(device, seed, name=f"table {seed}")[0] for seed in range(2)]
+    device.gather((tables[0], [0]))  # both are on the card
+    copies, asked = device.regions.copies, []
+    copies = getattr(copies, "memory", copies)
+    read = copies.access.read
+
+    def noting(spans):
+        spans = list(spans)
+        asked.extend((address, size) for _, address, size in spans)
+        return read(spans)
+
+    monkeypatch.setattr(copies.access, "read", noting)
+    for table in tables:
+        for row in (0, 1, ROWS // 2, ROWS - 1):
+            device.scatter((table, [row]), np.full((1, DIM), row, np.float32))
+            asked.clear()
+            device.flush()
+            first = table.buffers[0].device_address + row * ROW_BYTES
+            assert all(0 < size <= copies._block for _, size in asked)
+            assert any(at <= first and first + ROW_BYTES <= at + size for at, size in asked)
+            assert len(asked) <= len(tables)
+
+
 @pytest.mark.parametrize("when", ["take_written", "_read_parts"])
 def test_after_an_interrupt_no_block_is_forgotten(device, monkeypatch, when):
     """The interrupt comes before the note of the blocks, or within the merge."""

@@ -8,7 +8,7 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import TransportError
-from hotrow.transports.link.serial_line import RATES
+from hotrow.transports.link.serial_line import RATES, SerialLine
 
 from tests.driver.conftest import register_tables, usable
 from tests.driver.links import declared_transports, model_card
@@ -48,6 +48,20 @@ def test_one_program_at_a_time(line):
             first.cycle()
             first.cycle()
         assert usable(second, register_tables(second))
+
+
+def test_a_line_that_accepts_nothing_is_named():
+    board, host = os.openpty()
+    line = SerialLine(os.ttyname(host), 115_200, settle=0.5)
+    try:
+        line.send(b"abc")
+        assert os.read(board, 100) == b"\xc0abc\xc0"
+        with pytest.raises(TransportError, match="accepted no byte for 0.5 s: is the board"):
+            line.send(bytes(1 << 20))
+    finally:
+        line.close()
+        os.close(board)
+        os.close(host)
 
 
 def test_unplugged_in_the_middle_of_a_command(monkeypatch):

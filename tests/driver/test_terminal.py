@@ -39,6 +39,15 @@ def test_tables_fit_80_characters(capsys, monkeypatch, columns, records):
     assert "figure 1" in shown and "none" in shown and "…" not in shown
 
 
+def test_columns_that_do_not_fit_side_by_side(capsys):
+    """Two records too wide for a row: each has a table of its own."""
+    records = [{"name": each * 20, "value": 1, "of": "of a card"} for each in "ab"]
+    terminal.show_records(Console(width=36), "title", records)
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 36 and shown.count("title") == 2
+    assert all(each["name"] in shown for each in records)
+
+
 def test_records_may_lack_figures(capsys):
     terminal.show_records(Console(width=80), "title", [{"a": 1}, {"a": None, "b": NAN}])
     assert "-" in capsys.readouterr().out

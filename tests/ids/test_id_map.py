@@ -82,6 +82,18 @@ def test_an_id_takes_the_row_of_a_lower_count_only(passes, tmp_path):
         assert batch.rows[0] and not len(batch.expired_ids) and len(each) == 128
 
 
+def test_a_row_is_freed_once_one_lacks(passes):
+    """A scan frees two of 128 rows, and no scan is made while every id finds a row."""
+    ids = IdMap(129, expiry=Expiry())
+    for part in np.split(np.arange(128), 4):
+        assert not len(ids.plan(part).expired_ids)
+    ids.done(4)
+    assert not len(ids.plan([5, 6]).expired_ids) and len(ids) == 128
+    batch = ids.plan([500])
+    assert len(batch.expired_ids) == 2 and batch.rows[0] and len(ids) == 127
+    assert not len(ids.plan([501]).expired_ids) and len(ids) == 128
+
+
 def test_memory_of_a_row_and_of_an_event():
     """24 bytes an event, until the log forgets it."""
     if library() is None:

@@ -425,6 +425,8 @@ def test_how_much_of_a_gather_popular_samples_hide(gather):
         assert run.collection.batches.count == len(batches)
         figures = run.pipeline.figures
         assert figures["gather_hidden"] == pytest.approx(sum(hides) / (gather * len(batches)))
+        assert figures["popular_fraction"] == (
+            run.collection.store.micro_batches.popular / sum(len(label) for _, label in batches))
         shares.append((figures["popular_fraction"], figures["gather_hidden"]))
         run.end()
     assert shares == sorted(shares) and shares[0] < shares[-1], shares

@@ -270,8 +270,11 @@ def test_figures_of_reads(tmp_path):
             for batch in pipeline:
                 collection(batch.ids).sum().backward()
                 collection.optimizer.step()
-            figures = pipeline.figures
-        assert figures["read"] > 0 and 0 <= figures["read_hidden"] <= 1
+            figures, reads = pipeline.figures, collection.store.reads
+            assert figures["read"] == reads.seconds >= reads.exposed > 0
+            assert figures["read_hidden"] == 1 - reads.exposed / reads.seconds
+            reads.exposed = reads.seconds / 4
+            assert pipeline.figures["read_hidden"] == 0.75
     with HotEmbeddingBagCollection(TABLES, None, "resident") as collection:
         assert TrainPipeline([], collection, None).figures["read_hidden"] is None
 
@@ -360,19 +363,22 @@ def test_a_copy_with_holes_is_allocated(config, tmp_path):
         assert os.stat(config.path).st_blocks * 512 >= size
 
 
-def test_rows_are_read_for_any_place_and_width():
+@pytest.mark.parametrize("compiled", [True, False])
+def test_rows_are_read_for_any_place_and_width(monkeypatch, compiled):
     """Pages of rows that cross pages, of spans beside memory, and of refused rows."""
-    from hotrow.kernels.pages import read_rows
+    from hotrow.kernels import pages
 
-    if library() is None:
-        pytest.skip("the compiled library reads pages")
+    if not compiled:
+        monkeypatch.setattr(pages, "library", lambda: None)
+    elif library() is None:
+        pytest.skip("no C++ compiler is installed")
     rng = random.Random(4)
     for width in (1, 12, 100, 1500):
         array = torch.zeros(4000, width)
         spans = torch.tensor([[0, 1024], [2048, 3072]])
         rows = torch.tensor([rng.randrange(4000) for _ in range(200)])
-        read_rows(array, rows.int(), spans)
-        read_rows(array, rows[:0], spans)
+        pages.read_rows(array, rows.int(), spans)
+        pages.read_rows(array, rows[:0], spans)
         for wrong in (-1, 4000):
             with pytest.raises(Error, match=f"row {wrong} at position 3 of 5"):
-                read_rows(array, torch.tensor([1, 2, 3, wrong, 4]), spans)
+                pages.read_rows(array, torch.tensor([1, 2, 3, wrong, 4]), spans)

@@ -47,7 +47,7 @@ def outside_compile(method: Callable[P, R]) -> Callable[P, R]:
     @wraps(method)
     def call(*arguments: P.args, **named: P.kwargs) -> R:
         nonlocal disabled
-        if torch.jit._trace.is_tracing() or torch.compiler.is_exporting():
+        if torch.jit._trace.is_tracing():
             raise Error(_REFUSED)
         if torch._C._len_torch_dispatch_stack():
             if any(torch._C._get_dispatch_mode(key) for key in _WITHOUT_VALUES):

@@ -110,6 +110,15 @@ def test_an_empty_bag_is_refused_before_a_row_of_the_next(monkeypatch):
     check(monkeypatch, [pool])
 
 
+@pytest.mark.slow
+def test_an_empty_bag_of_a_refused_row_is_not_written(monkeypatch):
+    """The row after it gives its table, and has a fault or an unknown table."""
+    fault = Pool(1, [0], [0, 2, 0, 3], LISTED, rows=12, faults={"rows": {0: FAULT_SLVERR}})
+    unknown = Pool(2, [0], [0, 2, 0, 3], LISTED, rows=12)
+    unknown.entries["table"][0] = UNKNOWN_TABLE
+    check(monkeypatch, [fault, unknown])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind, bag", [
     pytest.param(kind, bag, id=f"{kind}, {place} bag") for kind in KINDS
