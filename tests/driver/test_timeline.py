@@ -101,6 +101,17 @@ def test_the_format(tmp_path):
                           "dur": 0.5e6, "args": {"rows": 3}}
 
 
+def test_steps_follow_each_other_where_the_card_is_idle(device, tmp_path):
+    path = tmp_path / "out.json"
+    with hotrow.Timeline(device, path) as timeline:
+        for name in ("batch 0", "batch 1"):
+            with timeline.step(name, seconds=0.25):
+                pass
+    first, second = slices(path)
+    assert second[2] == pytest.approx(first[3]) and second[3] - second[2] == pytest.approx(0.25e6)
+
+
 def test_a_link_without_rate(device):
+    assert hotrow.Timeline(device, link_gbps=0.5).link_gbps == 0.5
     with pytest.raises(hotrow.Error, match="above 0 GB/s, not 0"):
         hotrow.Timeline(device, link_gbps=0)
