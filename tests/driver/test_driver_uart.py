@@ -56,7 +56,7 @@ def test_a_line_that_accepts_nothing_is_named():
     try:
         line.send(b"abc")
         assert os.read(board, 100) == b"\xc0abc\xc0"
-        with pytest.raises(TransportError, match="accepted no byte for 0.5 s: is the board"):
+        with pytest.raises(TransportError, match=r"accepted no byte for 0\.5 s: is the board"):
             line.send(bytes(1 << 20))
     finally:
         line.close()
