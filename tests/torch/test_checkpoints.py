@@ -5,6 +5,7 @@ import io
 import os
 import re
 import signal
+import stat
 from contextlib import suppress
 
 import pytest
@@ -322,3 +323,20 @@ def test_a_distributed_checkpoint_that_does_not_load_leaves_the_model(tmp_path):
     with pytest.raises(dcp.api.CheckpointException):
         dcp.load(copies, checkpoint_id=tmp_path, no_dist=True)
     assert torch.equal(run.model[0].weight, before)
+
+
+def test_a_checkpoint_follows_the_umask_and_keeps_modes_and_links(tmp_path):
+    before = os.umask(0o022)
+    try:
+        paths = {name: tmp_path / name for name in ("new.pt", "old.pt", "target.pt")}
+        paths["old.pt"].touch()
+        paths["old.pt"].chmod(0o640)
+        link = tmp_path / "link.pt"
+        link.symlink_to(paths["target.pt"])
+        for path in (paths["new.pt"], paths["old.pt"], link):
+            Checkpoint(path).save(a=1)
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(paths[name].stat().st_mode) for name in paths]
+    assert modes == [0o644, 0o640, 0o644]
+    assert link.is_symlink() and Checkpoint(paths["target.pt"]).load() == {"a": 1}
