@@ -54,6 +54,14 @@ def test_all_popular(device, tables):
     assert (cold.by_one, cold.by_misses.tolist(), cold.misses.tolist()) == (0, [4], [0, 0, 0])
 
 
+def test_one_sample_with_a_single_miss(device, tables):
+    device.install(([0, 1, 2], [5, 5, 5]))
+    ids = np.full((4, 3), 5)
+    ids[2, 1] = 6
+    cold = hotrow.why_cold(ids, device.split(ids))
+    assert (cold.by_one, cold.by_misses.tolist(), cold.alone.tolist()) == (1, [3, 1], [0, 1, 0])
+
+
 def test_a_split_of_another_batch(device, tables):
     split = device.split(np.zeros((4, 3), int))
     with pytest.raises(BatchError, match="15 ids of 5 samples, but 12 of 4 were split"):

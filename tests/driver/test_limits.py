@@ -1,5 +1,6 @@
 """What a run needs, refused before it begins."""
 
+import argparse
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hotrow import Error
 from hotrow.command import limits
 from hotrow.command.limits import check_batch, check_folder, check_memory, check_writable
-from hotrow.command.options import HotBudget, natural, rate
+from hotrow.command.options import HotBudget, natural, rate, window
 from hotrow.contract.geometry import PRESETS
 
 TINY = PRESETS["tiny"]
@@ -56,6 +57,10 @@ def test_numbers_at_the_ends_of_their_ranges():
     assert HotBudget.parse("100%").share == 1 and HotBudget.parse("0").bytes == 0
     with pytest.raises(ValueError, match="a share of the rows is at most 100%"):
         HotBudget.parse("100.5%")
+    assert window("0,12") == (0, 12)
+    for text in ("1", "1,2,3", "1,-2"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected PAST,FUTURE"):
+            window(text)
     assert natural("0") == 0 and natural("3", 3) == 3 and rate("0.5") == 0.5
     assert [HotBudget("--slots", rows=rows).resolve(500, 64, 100) for rows in (1, 100)] == [1, 100]
     for rows in (0, 101):

@@ -54,6 +54,11 @@ def test_a_table_that_fills_the_room():
     assert pairs(found) == [(0, 0), (0, 1), (0, 2)]
 
 
+def test_rows_that_nobody_looks_up_are_not_added():
+    hot = hot_rows([5, 0, 0])
+    assert pairs(with_whole_tables(hot, 3, [3], [5])) == pairs(hot)
+
+
 def test_tables_that_nobody_looks_up_cost_nothing():
     hot = hot_rows([5], [], [3])
     assert pairs(with_whole_tables(hot, 9, [100, 4, 100], [6, 0, 6])) == pairs(hot)
