@@ -83,6 +83,10 @@ def test_a_write_of_the_host_to_a_table_on_the_card_is_refused_or_uploaded(devic
     with pytest.raises(HostWriteError, match="'users'"):
         table.weights  # noqa: B018
     device.upload()
+    weights[0, 0] = 5
+    with pytest.raises(HostWriteError, match=r"bytes 0 to 3 of weights of 'users' \(row 0\)"):
+        device.flush()
+    device.upload()
     device.flush()
     assert device.gather((table, [7]))[0, 3] == 5 and (device.gather((other, [9])) == 6).all()
 

@@ -6,6 +6,9 @@ from functools import partial
 import hotrow
 import numpy as np
 import pytest
+from hotrow.contract.generated import OFFSET_WIDTH
+from hotrow.contract.records import packed_address
+from hotrow.memory.buffer import span
 from hotrow.transports.link.transport import LinkTransport
 
 from tests.driver.conftest import DIM, ROWS, register_tables, usable
@@ -121,3 +124,31 @@ def test_ends_of_a_links_options(patience, tries, taken):
 
     with pytest.raises(Gone if taken else ValueError):
         LinkTransport("gone", Channel(), patience, tries)
+
+
+def test_memory_of_an_array():
+    """Repeated rows are one row; of no elements there is no memory."""
+    row = hotrow.empty(DIM, np.float32)
+    assert span(np.broadcast_to(row, (5, DIM))) == (row.ctypes.data, row.nbytes)
+    for wrong in (row[:0], row[::-1], row[:0:2]):
+        with pytest.raises(hotrow.RegistrationError, match="elements and without negative strides"):
+            span(wrong)
+
+
+def test_a_region_has_fewer_bytes_than_an_address_can_tell():
+    with hotrow.open("model", preset="tiny") as device:
+        row = hotrow.empty(16, np.uint8)
+        for reach in (1 << OFFSET_WIDTH, (1 << OFFSET_WIDTH) + 1):
+            array = np.lib.stride_tricks.as_strided(row, (2,), (reach - 1,))
+            with pytest.raises(hotrow.RegistrationError, match=f"has {reach} bytes: a region"):
+                device.register(array)
+
+
+def test_an_address_of_no_region_has_words():
+    with hotrow.open("model", preset="tiny") as device:
+        regions = device.regions
+        known = device.register(hotrow.empty(16, np.uint8))
+        assert regions.describe(packed_address(known.handle, 5)) == f"{known.name} + 0x5"
+        for handle in (known.handle + 1, known.handle + 2):
+            assert regions.describe(packed_address(handle, 5)) == (
+                f"unregistered handle {handle} + 0x5")
