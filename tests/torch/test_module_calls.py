@@ -51,20 +51,31 @@ def test_frozen_rows_stay(mode, before):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_frozen_bag_between_others_that_are_one_batch(mode):
-    """A batch of the card has tables of consecutive numbers, the frozen one among them."""
+@pytest.mark.parametrize("ids", [IDS, IDS[:, :1]], ids=["bags", "one id each"])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_frozen_bag_between_others_that_are_one_batch(mode, ids, calls):
+    """A batch of the card has tables of consecutive numbers, the frozen one among them; a bag that
+    is called twice is two features of its table."""
     torch.manual_seed(0)
     model = nn.ModuleList(nn.EmbeddingBag(50, 8, mode="sum") for _ in range(3))
     model[1].weight.requires_grad_(False)
-    model.forward = lambda ids: sum(bag(ids) for bag in model)
+    model.forward = lambda ids: sum(bag(ids) for bag in (*model, *[model[2]] * (calls - 1)))
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
-    weights = [bag.weight.detach().clone() for bag in model]
-    with convert(model, inputs=lambda ids: dict.fromkeys("012", ids), mode=mode, **card) as tables:
-        model(IDS).sum().backward()
+    plain = [bag.weight.detach().clone().requires_grad_() for bag in model]
+    expected = sum(nn.functional.embedding_bag(ids, weight, mode="sum") * many
+                   for weight, many in zip(plain, (1, 1, calls), strict=True))
+    expected.sum().backward()
+    with torch.no_grad():
+        for weight in (plain[0], plain[2]):
+            weight -= 0.5 * weight.grad
+    with convert(model, inputs=lambda ids: {"0": ids, "1": ids, "2": [ids] * calls}, mode=mode,
+                 lr=0.5, **card) as tables:
+        result = model(ids)
+        result.sum().backward()
         tables.optimizer.step()
-        changed = [not torch.equal(*each) for each in zip(
-            weights, (bag.weight for bag in model), strict=True)]
-    assert changed == [True, False, True]
+        torch.testing.assert_close(result, expected)
+        for bag, weight in zip(model, plain, strict=True):
+            torch.testing.assert_close(bag.weight.detach(), weight.detach())
 
 
 def test_a_frozen_collection_gives_weights_of_lookups_their_gradient():

@@ -245,7 +245,7 @@ class Bags:
                               if first <= registered[each].number <= last),
                              key=lambda each: registered[each].number)
         tables = [registered[each] for each in numbers]
-        if self.dense and len(tables) == self.features:
+        if self.dense and tuple(numbers) == self.tables:
             batch = Batch(self.ids.numpy(), None, self.samples, len(tables), tables, True)
         else:
             batch = self._padded_batch(numbers, tables)
@@ -300,10 +300,6 @@ class GridBags(Bags):
     @property
     def samples(self) -> int:
         return self.grid.shape[0]
-
-    @property
-    def dense(self) -> bool:
-        return self.grid.numel() > 0
 
     @property
     def lookups(self) -> int:
