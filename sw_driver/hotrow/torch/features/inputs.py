@@ -75,19 +75,19 @@ def paired_parts(tables: int,
     ids, lengths, weights = [], [], []
     for number, pair in enumerate(pairs):
         try:
-            indices, offsets, *weight = pair
+            indices, offsets, *last = pair
+            [weight] = last or [None]
         except (TypeError, ValueError):
-            raise BatchError(f"expected (indices, offsets) of feature {number}, got "
-                             f"{type(pair).__name__}") from None
+            raise BatchError(f"expected (indices, offsets) of feature {number}, or weights with "
+                             f"them, got {type(pair).__name__}") from None
         ids.append(integers(indices, f"indices of feature {number}"))
         lengths.append(lengths_of(offsets, len(ids[-1]), 1, include_last=False))
-        for each in weight:
-            if each is not None:
-                weights.append(_floats(each, f"weights of feature {number}"))
-                if weights[-1].shape != ids[-1].shape:
-                    raise BatchError(f"expected weights of feature {number} of shape "
-                                     f"{list(ids[-1].shape)}, as the indices, got "
-                                     f"{list(weights[-1].shape)}")
+        if weight is not None:
+            weights.append(_floats(weight, f"weights of feature {number}"))
+            if weights[-1].shape != ids[-1].shape:
+                raise BatchError(f"expected weights of feature {number} of shape "
+                                 f"{list(ids[-1].shape)}, as the indices, got "
+                                 f"{list(weights[-1].shape)}")
     samples = {len(each) for each in lengths}
     if len(samples) != 1:
         raise BatchError(f"every feature needs the same number of bags, got "

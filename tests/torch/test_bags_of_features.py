@@ -1,10 +1,11 @@
-"""Bags of features as a device's batch: each lookup has its table, and its sample's bag."""
+"""Bags of features, given and as a device's batch: each lookup has its table, sample, weight."""
 
 from collections import Counter
 
 import hotrow
 import pytest
 import torch
+from hotrow.contract.errors import BatchError
 from hotrow.torch.features.bags import NARROW, Bags, GridBags
 
 SAMPLES = 5
@@ -63,3 +64,22 @@ def test_ids_are_narrow_where_all_rows_have_narrow_numbers():
 def test_bags_of_no_samples_have_no_id_each():
     assert not Bags.of((0, 1), torch.zeros(0, 2, dtype=torch.int64)).dense
     assert Bags.of((0,), torch.zeros(1, 1, dtype=torch.int64)).dense
+
+
+@pytest.mark.parametrize("pairs, message", [
+    ([3, ([1], [0])], "of feature 0, or weights with them, got int"),
+    ([([1], [0]), ([1],)], "of feature 1, or weights with them, got tuple"),
+    ([([1], [0], [2.0], [3.0]), ([1], [0])], "of feature 0, or weights with them, got tuple"),
+    ([([1], [0], [2.0]), ([1], [0])], "1 of 2 features have weights: give all or none"),
+    ([([1], [0], [2.0]), ([1], [0], [2.0, 3.0])], r"feature 1 of shape \[1\], as the .* got \[2\]"),
+    ([([1], [0]), ([1, 2], [0, 1])], "same number of bags, got 1, 2"),
+    ([([1], [0])], "of 2 tables, got 1")])
+def test_pairs_that_are_no_features(pairs, message):
+    with pytest.raises(BatchError, match=message):
+        Bags.of((0, 1), pairs)
+
+
+def test_weights_of_pairs_are_those_of_their_features():
+    bags = Bags.of((0, 1), [([1, 2], [0], [2.0, 3.0]), ([1], [0], [4.0])])
+    assert bags.weights.tolist() == [2, 3, 4] and bags.lengths.tolist() == [2, 1]
+    assert Bags.of((0, 1), [([1], [0], None), ([1], [0])]).weights is None
