@@ -106,7 +106,9 @@ class BagCase:
 
         if "single" in self.properties:
             return [ids(samples, 2)[:, int(self.form == "strided")]]
-        if self.form in ("rows", "strided"):
+        if self.form == "one":
+            given = [ids(samples, 1), None]
+        elif self.form in ("rows", "strided"):
             step = 2 if self.form == "strided" else 1
             given = [ids(samples, 3 * step)[:, ::step], None]
         else:
@@ -301,6 +303,8 @@ def model_cases(draw, events=EVENTS):
     if announced:  # the hook changes what `inputs` gives, which has no weights
         bags = [replace(each, weighted=False, properties=each.properties - {"pre_hook"})
                 for each in bags]
+    if draw(st.integers(0, 2)) == 2:  # ids that a card takes without lengths
+        bags = [replace(each, form="one", padding=None) for each in bags]
     # PyTorch clips no sparse gradients, and adds none in fp16.
     bags = [replace(each, properties=each.properties - {"sparse"})
             if clip or each.dtype == torch.float16 else each for each in bags]
