@@ -1,5 +1,6 @@
 """Bags of features, given and as a device's batch: each lookup has its table, sample, weight."""
 
+import warnings
 from collections import Counter
 from itertools import accumulate, pairwise
 
@@ -109,6 +110,32 @@ def test_bags_that_look_up_the_same(tables, lengths):
                     Bags(tuple(each + 1 for each in tables), other.ids, other.lengths)):
         assert not bags.equals(changed) and not changed.equals(bags)
     assert other.equals(Bags(bags.tables, other.ids.int(), other.lengths))
+    assert not other.equals(Bags(bags.tables, other.ids.int() + 1, other.lengths))
+    if isinstance(bags, GridBags):
+        assert bags.equals(GridBags(bags.tables, bags.grid.int()))
+        for tables, grid in ((bags.tables, bags.grid.int() + 1), (bags.tables, bags.grid + 1),
+                             ((9, *bags.tables[1:]), bags.grid)):
+            assert not bags.equals(GridBags(tables, grid))
+
+
+def test_ids_that_are_rows_of_no_table():
+    """Row 0 in their place; all bounds of all features' tables."""
+    configs = [TableConfig("a", 5, 4), TableConfig("b", 9, 4)]
+    for ids, wrong in (([[5, 0], [4, 8], [-1, 0]], 2), ([[0, 9], [4, 8], [3, 0]], 1)):
+        bags, given = Bags.of((0, 1), torch.tensor(ids)), torch.tensor(ids)
+        expected = given.where((given >= 0) & (given < torch.tensor([5, 9])), 0)
+        row, name = (5, "a") if wrong == 2 else (9, "b")
+        said = rf"batch 3: id {row} of sample 0 is no row of table '{name}', which has rows 0 to "
+        with pytest.raises(BatchError, match=said):
+            bags.bounded(configs, "batch 3", "fatal")
+        more = "; 1 more ids are rows of no table" if wrong == 2 else "any id"
+        with pytest.warns(match=rf"{said}.*{more}: row 0 is looked up instead"):
+            found = bags.bounded(configs, "batch 3", "warning")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            quiet = bags.bounded(configs, "batch 3", "ignore")
+        for each in (found, quiet):
+            assert torch.equal(each.ids, expected.T.reshape(-1))
 
 
 @pytest.mark.parametrize("tables", [(0,), (2, 1, 0), (0, 1, 2), (1, 1, 0), (2, 0, 2, 1)], ids=str)
