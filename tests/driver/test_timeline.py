@@ -101,8 +101,9 @@ def test_the_format(tmp_path):
                           "dur": 0.5e6, "args": {"rows": 3}}
 
 
-def test_steps_follow_each_other_where_the_card_is_idle(device, tmp_path):
+def test_steps_follow_each_other_where_the_card_is_idle(device, tmp_path, monkeypatch):
     path = tmp_path / "out.json"
+    monkeypatch.setattr(device, "cycle", lambda: 1000)
     with hotrow.Timeline(device, path) as timeline:
         for name in ("batch 0", "batch 1"):
             with timeline.step(name, seconds=0.25):
