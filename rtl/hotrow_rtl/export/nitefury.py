@@ -14,7 +14,7 @@ from pathlib import Path
 from ..config import Config
 from ..emit.litex_generator import GeneratorMissing, generate
 from .openxc7 import makefile, synthesis
-from .pcie_card import CARD_MODULE, STATIC, STREAM, CardMemory, card_files, width
+from .pcie_card import CARD_MODULE, STATIC, STREAM, CardMemory, card_files, check_bus, width
 
 BOARD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 _BAR_BYTES = 1 << 20  # in which the registers repeat
@@ -64,7 +64,7 @@ def nitefury_files(config: Config, dram: Dram | None = None) -> dict[str, str]:
     ValueError
         If LitePCIe is not installed, or the bus of the configuration is too wide for the link.
     """
-    card = card_files(config, dram and dram.memory)
+    check_bus(config)
     parts = ("pcie", "dram") if dram else ("pcie",)
     pins = {name: _pins(text) for part in parts for name, text in BOARD["pins"][part].items()}
     try:
@@ -77,7 +77,8 @@ def nitefury_files(config: Config, dram: Dram | None = None) -> dict[str, str]:
         raise ValueError(f"format 'nitefury' needs LitePCIe's PHY, but {missing}: "
                          "pip install 'hotrow[litepcie]'") from missing
     sources = {f"{_TOP}.v": _wrapper(config, pins, dram),
-               f"{_PHY}.v": made[f"{_FOLDER}{_PHY}.v"], **card,
+               f"{_PHY}.v": made[f"{_FOLDER}{_PHY}.v"],
+               **card_files(config, dram and dram.memory),
                **({"litedram.v": dram.controller} if dram else {})}
     title = f"hotrow, {config.name}, for a {BOARD['title']}"
     return {

@@ -39,18 +39,23 @@ class CardMemory:
     pins: tuple = ()
 
 
+def check_bus(config: Config) -> None:
+    """Raise ValueError if the bus of the configuration is too wide for the link."""
+    if config.bus_bytes not in (8, 16):
+        raise ValueError(f"the bridge to PCI Express needs a bus of 8 or 16 bytes, and "
+                         f"{config.name} has {config.bus_bytes}: take another preset, or set "
+                         "bus_bytes")
+
+
 def card_files(config: Config, memory: CardMemory | None = None) -> dict[str, str]:
     """`card.v`, `bridge.v`, the core's Verilog, and `memory.v` if the card has a memory.
 
     Raises
     ------
     ValueError
-        If the bus of the configuration is too wide for the link.
+        See `check_bus`.
     """
-    if config.bus_bytes not in (8, 16):
-        raise ValueError(f"the bridge to PCI Express needs a bus of 8 or 16 bytes, and "
-                         f"{config.name} has {config.bus_bytes}: take another preset, or set "
-                         "bus_bytes")
+    check_bus(config)
     found = buses(config)
     return {"card.v": _card(config, found, memory), "bridge.v": _bridge(found),
             f"{config.name}.v": emit(config), **({"memory.v": memory.verilog} if memory else {})}
