@@ -82,7 +82,7 @@ def test_types_in_any_order(unit):
 
 
 @pytest.mark.parametrize("count", [
-    pytest.param(20_000, marks=pytest.mark.slow), pytest.param(1_000_000, marks=pytest.mark.long)])
+    pytest.param(10_000, marks=pytest.mark.slow), pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_all(count):
     """Every 16-bit number, every tie with its neighbours, and random numbers."""
     for kind, shape in SHAPES.items():

@@ -47,7 +47,7 @@ def test_next_operand_after_the_result():
 
 
 @pytest.mark.parametrize("count, seeds", [
-    pytest.param(20_000, (11, 12), marks=pytest.mark.slow),
+    pytest.param(10_000, (11, 12), marks=pytest.mark.slow),
     pytest.param(1_000_000, (21, 22, 23), marks=pytest.mark.long)])
 def test_many(count, seeds):
     for seed in seeds:
