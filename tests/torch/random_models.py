@@ -304,7 +304,8 @@ def model_cases(draw, events=EVENTS):
         bags = [replace(each, weighted=False, properties=each.properties - {"pre_hook"})
                 for each in bags]
     if draw(st.integers(0, 2)) == 2:  # ids that a card takes without lengths
-        bags = [replace(each, form="one", padding=None) for each in bags]
+        bags = [replace(each, form="one", padding=None, properties=each.properties | chosen(
+            draw, ("frozen", "twice"), 2)) for each in bags]
     # PyTorch clips no sparse gradients, and adds none in fp16.
     bags = [replace(each, properties=each.properties - {"sparse"})
             if clip or each.dtype == torch.float16 else each for each in bags]
