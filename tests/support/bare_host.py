@@ -6,6 +6,7 @@ import numpy as np
 from hotrow_rtl.contract.encoding import COMMAND_BYTES, COMPLETION_BYTES, QUEUES, packed_address
 from hotrow_rtl.contract.registers import (
     REGISTERS,
+    ControlBits,
     QueueControlBits,
     RegionCommitBits,
     StatusBits,
@@ -79,6 +80,16 @@ class BareHost:
         while not self.read("STATUS") & StatusBits.READY:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the device was not ready after {PATIENCE} s")
+
+    def soft_reset(self):
+        """Reset until no port is stopped: a port whose memory owes answers stops again."""
+        deadline, running = time.monotonic() + PATIENCE, False
+        while not running:
+            self.write("CONTROL", ControlBits.SOFT_RESET)
+            self.await_ready()
+            running = self.read("STATUS") == StatusBits.READY
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"a port was still stopped after {PATIENCE} s")
 
     def enable(self, queue, halt_on_error=False):
         """Restart a queue at entry 0."""

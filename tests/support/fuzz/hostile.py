@@ -25,7 +25,6 @@ from hotrow_rtl.contract.encoding import (
     Status,
 )
 from hotrow_rtl.contract.registers import REGISTERS, StatusBits
-from hotrow_rtl.contract.registers import ControlBits as Control
 from hotrow_rtl.contract.registers import QueueControlBits as Queue
 from hotrow_rtl.contract.registers import QueueStateBits as State
 
@@ -276,8 +275,7 @@ class _Card:
     def _recover(self):
         """A soft reset, the registers as at the start, and a sound command on each queue."""
         host, self.batch = self.host, 0
-        host.write("CONTROL", Control.SOFT_RESET)
-        host.await_ready()
+        host.soft_reset()
         host.write("TIMEOUT", 0)
         host.write("FAULT", 0xFFFF_FFFF)
         host.write("INTERRUPT", 0xFFFF_FFFF)

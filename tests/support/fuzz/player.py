@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from hotrow_rtl.contract.encoding import QUEUES
-from hotrow_rtl.contract.registers import ControlBits as Control
 from hotrow_rtl.contract.registers import QueueControlBits as Queue
 from hotrow_rtl.contract.registers import QueueStateBits as State
 
@@ -51,8 +50,7 @@ def play(host, round_):
     host.buffers[LISTS][:] = round_.lists
     host.buffers[RESULTS][:] = FILL
     if round_.soft_reset:
-        host.write("CONTROL", Control.SOFT_RESET)
-        host.await_ready()
+        host.soft_reset()
     for queue in QUEUES:
         if round_.restart[queue] or round_.soft_reset:
             host.enable(queue, round_.halt[queue])
