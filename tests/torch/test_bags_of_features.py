@@ -179,9 +179,9 @@ def test_bags_of_no_samples_have_no_id_each():
 
 
 @pytest.mark.parametrize("pairs, message", [
-    ([3, ([1], [0])], "of feature 0, or weights with them, got int"),
-    ([([1], [0]), ([1],)], "of feature 1, or weights with them, got tuple"),
-    ([([1], [0], [2.0], [3.0]), ([1], [0])], "of feature 0, or weights with them, got tuple"),
+    ([3, ([1], [0])], "weights. of feature 0, got int"),
+    ([([1], [0]), ([1],)], "weights. of feature 1, got tuple"),
+    ([([1], [0], [2.0], [3.0]), ([1], [0])], "weights. of feature 0, got tuple"),
     ([([1], [0], [2.0]), ([1], [0])], "1 of 2 features have weights: give all or none"),
     ([([1], [0], [2.0]), ([1], [0], [2.0, 3.0])], r"feature 1 of shape \[1\], as the .* got \[2\]"),
     ([([1], [0]), ([1, 2], [0, 1])], "same number of bags, got 1, 2"),

@@ -78,8 +78,8 @@ def paired_parts(tables: int,
             indices, offsets, *last = pair
             [weight] = last or [None]
         except (TypeError, ValueError):
-            raise BatchError(f"expected (indices, offsets) of feature {number}, or weights with "
-                             f"them, got {type(pair).__name__}") from None
+            raise BatchError(f"expected (indices, offsets) or (indices, offsets, weights) of "
+                             f"feature {number}, got {type(pair).__name__}") from None
         ids.append(integers(indices, f"indices of feature {number}"))
         lengths.append(lengths_of(offsets, len(ids[-1]), 1, include_last=False))
         if weight is not None:
