@@ -154,7 +154,7 @@ def test_equivalent_faults_exist_and_are_not_planted(found):
 
 def test_draws_repeat_and_reach_every_engine(found):
     assert mutants.draw(found, 50, 1) == mutants.draw(found, 50, 1) != mutants.draw(found, 50, 2)
-    units = {mutants.unit_of(each.path) for each in mutants.draw(found, 400, 1)}
+    units = {mutants.unit_of(each.path) for each in mutants.draw(found, 1500, 1)}
     assert units == {mutants.unit_of(each.path) for each in found}
 
 
