@@ -233,6 +233,8 @@ def test_hits_are_those_of_the_card(make):
 @pytest.mark.parametrize("tables, options, message", [
     ([UNPOOLED[0], TABLES[1]], {}, "'user' is not pooled, and others are"),
     ([UNPOOLED[0], TableConfig("b", 5, 4, "none")], {}, "need one dim, not 4, 8"),
+    ([TABLES[0], TABLES[0]], {}, "there are 2 tables named 'user'"),
+    ([], {}, "a collection needs at least one table"),
     (TABLES, {"bounds_check_mode": "none"}, "'fatal', 'warning', 'ignore', not 'none'"),
 ])
 def test_wrong_options(tables, options, message):
