@@ -9,7 +9,7 @@
 # make mutants   plant single faults in the source and run the tests that should notice them
 # make coverage  what the tests execute of hardware and driver, in docs/coverage.md: an hour
 # make regress   lint, and what make test leaves out: further sizes, seeds and combinations
-# make nightly   whole boards in simulation, sanitizers, tables of full size, the wheel: hours
+# make nightly   whole boards in simulation, sanitizers, tables of full size, the wheel
 # make route     synthesise, place and route each board, and the card alone: hours
 # Each sets up its own virtual environment in .venv first and says what is missing.
 
