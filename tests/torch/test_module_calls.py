@@ -12,7 +12,8 @@ from hotrow.torch import HotEmbeddingBagCollection, TableConfig, convert
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-IDS = torch.randint(0, 50, (16, 3), generator=torch.Generator().manual_seed(0))
+from tests.torch.bags import IDS
+
 MODES = ["resident", "scratchpipe"]
 
 

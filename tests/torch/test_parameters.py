@@ -14,7 +14,8 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 from torch.optim.lr_scheduler import CyclicLR, OneCycleLR
 
-IDS = torch.randint(0, 50, (16, 3), generator=torch.Generator().manual_seed(0))
+from tests.torch.bags import IDS
+
 MODES = ["resident", "scratchpipe"]
 
 
