@@ -24,19 +24,19 @@ from . import points
 PAGE = Path("docs/coverage.md")
 BARS = {"line": 0.95, "branch": 0.90, "toggle": 0.90}
 COVERED = "tests.support.covered"
-FUZZ = ("from tests.support import covered; from tests.support.fuzz import {0}; "
-        "{0}.main({1})")
+FUZZ = ("import sys; from tests.support import covered; from tests.support.fuzz import {0}; "
+        "sys.exit({0}.main({1}))")
 CARD = (
     ["-m", "pytest", "-q", "-n", "0", "-p", COVERED, "-m", "slow and not long", "tests/sim/device",
      "--ignore=tests/sim/device/test_command_cycles.py",  # these expect the cycles of `tiny`
      "--ignore=tests/sim/device/test_litedram.py",  # these are of a card with several row ports
      "--deselect=tests/sim/device/test_queues.py::"
      "test_wait_holds_a_queue_until_the_other_signals"],
-    ["-c", FUZZ.format("hostile", ["--accesses", "12000", "--seed", "1"])],
+    ["-c", FUZZ.format("hostile", ["--accesses", "12000", "--seed", "1", "--card", "tiny"])],
     ["-c", FUZZ.format("soak", ["--rows", "1500", "--card", "covered"])],
     # More batches than stamps have numbers.
     ["-c", "from tests.support import covered; from tests.support.fuzz import plan_soak; "
-     "plan_soak.soak(1, seed=4, batches=264)"],
+     "plan_soak.soak(1, seed=4, batches=264, card='covered')"],
 )
 HIGH = 16  # bits of a signal from here on are beyond the sizes of most tests
 POINT = re.compile(rb"C '(.*)' (\d+)$")

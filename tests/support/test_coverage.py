@@ -1,7 +1,24 @@
 """The page of coverage: what is read from Verilator and from coverage.py, and what it states."""
 
+import os
+import subprocess
+import sys
+
+import pytest
+
 from tests.support import points
-from tests.support.coverage import card_page, python_page, read_counts, summaries, unit_of
+from tests.support.coverage import CARD, card_page, python_page, read_counts, summaries, unit_of
+
+OPENS = """
+import sys
+from tests.support import covered
+from hotrow_sim.verilated import transport
+
+def opened(card, *others):
+    sys.exit(f"opened {card == covered.CARD}")
+
+transport.device_library = opened
+"""
 
 
 def _file(lines, every, branches=0, all_branches=0):
@@ -44,3 +61,11 @@ def test_units():
     assert unit_of("hotrow.engines.bitmap.even0.ram") == "hotrow.engines.bitmap"
     assert unit_of("hotrow.result_port_0.client_3") == "hotrow.result_port"
     assert unit_of("hotrow_ram__A3_D8_R1_W20") == "hotrow_ram"
+
+
+@pytest.mark.parametrize("command", [code for flag, code, *_ in CARD if flag == "-c"])
+def test_the_fuzzers_open_the_card_whose_execution_is_counted(command, tmp_path):
+    found = subprocess.run([sys.executable, "-c", OPENS + command], text=True,
+                           stderr=subprocess.PIPE, check=False,
+                           env={**os.environ, "HOTROW_COVERAGE": str(tmp_path)})
+    assert (found.returncode, found.stderr.strip()) == (1, "opened True")
