@@ -62,12 +62,11 @@ class TopK(wiring.Component):
 
     Timing
     ------
-    A counting scan takes `scan_overhead` cycles beyond its requests and their latency. There
-    is one scan, and one more per bit of the largest count if more than `wanted` entries reach the
-    threshold. The emitting scan takes one cycle per entry up to the last one emitted.
+    A counting scan takes 9 cycles beyond its requests: 4 are the latency of a bank, the others
+    begin, accumulate and decide. There is one scan, and one more per bit of the largest count if
+    more than `wanted` entries reach the threshold. The emitting scan takes one cycle per entry up
+    to the last one emitted.
     """
-
-    scan_overhead = 3  # begin, accumulate, decide
 
     def __init__(self, config: Config):
         self.config = config

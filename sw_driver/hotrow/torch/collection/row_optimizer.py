@@ -178,10 +178,6 @@ class RowOptimizer(torch.optim.Optimizer):
         rule.steps = int(group.get("step", 0))
         return rule
 
-    def set_learning_rate(self, lr: float) -> None:
-        """Set the rate, by the name of FBGEMM's embeddings."""
-        self.param_groups[0]["lr"] = lr
-
     def state_dict(self) -> dict[str, Any]:
         """The state of every table by name, as state of parameter 0, and the parameter group.
 
