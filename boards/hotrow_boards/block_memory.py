@@ -33,7 +33,8 @@ class BlockMemory(wiring.Component):
 
     Timing
     ------
-    A read takes 2 cycles plus 2 per beat; a write takes 2 cycles plus 1 per beat and per block.
+    A read takes 1 cycle plus 2 per beat. A write takes 2 cycles plus 1 per beat, and 1 per block
+    that is reported, or 1 if none is.
     """
 
     def __init__(self, size, block_log2, reads, writes):

@@ -24,7 +24,7 @@ from hotrow_rtl.primitives.ram import ClearedRam
 from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
-DEPTH = AddressPipeline.latency + 5  # cycles after reset, in which a row waits for its state
+DEPTH = AddressPipeline.latency + 6  # cycles after reset, in which a row waits for its state
 
 
 class AnyTable(ClearedRam):

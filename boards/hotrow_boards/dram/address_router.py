@@ -26,7 +26,8 @@ class _Router(wiring.Component):
 
     Timing
     ------
-    No cycles; a burst to the other memory comes one cycle after the last response.
+    No cycles, but the data of a write comes at least one cycle after its address. A burst to the
+    other memory comes one cycle after the last response.
     """
 
     channel = ""

@@ -37,8 +37,8 @@ class SharedRead(wiring.Component):
 
     Timing
     ------
-    A request takes 2 cycles, and 3 until it is at the port. A response burst takes a cycle more
-    than the master's beats.
+    A request takes 3 cycles, 2 if it is beyond the memory, and is at the port 2 cycles after its
+    address. A response takes a cycle per beat of the master.
     """
 
     def __init__(self, size, reads, word_bytes, address_width):

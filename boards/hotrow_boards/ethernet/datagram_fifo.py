@@ -35,8 +35,8 @@ class DatagramFifo(wiring.Component):
 
     Timing
     ------
-    `i` accepts a word a cycle, plus 3 cycles per datagram. `o` sends a byte a cycle, plus 3 cycles
-    per datagram, from 4 cycles after its last word.
+    `i` accepts a word a cycle, plus 3 cycles per datagram. `o` sends a byte a cycle, plus 2 cycles
+    per datagram, from 6 cycles after its last word.
     """
 
     def __init__(self, depth):

@@ -142,8 +142,8 @@ class LinkEndpoint(wiring.Component):
 
     Timing
     ------
-    The reply to a request of n bytes begins about n + 60 cycles after its last byte, plus the time
-    of its accesses, at a byte every 2 cycles.
+    A reply begins about 40 cycles after the last byte of its request, plus a cycle per byte of peer
+    and payload and the time of its accesses, at a byte every 2 cycles.
     """
 
     def __init__(self, address_width, bus_bytes, register_width, card, peer_bytes=0):

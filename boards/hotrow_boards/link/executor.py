@@ -61,8 +61,9 @@ class Executor(wiring.Component):
 
     Timing
     ------
-    A cycle per byte of peer and header, the time of the access plus a cycle per byte of payload,
-    and 16 cycles for the header of the reply. The next request waits until the reply is sent.
+    A cycle per byte of peer and header, about 3 cycles, the time of the access plus a cycle per
+    byte of payload, and 16 cycles for the header of the reply. The next request waits until the
+    reply is sent.
     """
 
     def __init__(self, card, peer_bytes=0):

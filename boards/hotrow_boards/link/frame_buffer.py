@@ -34,8 +34,8 @@ class FrameBuffer(wiring.Component):
 
     Timing
     ------
-    A byte a cycle, plus 2 cycles per frame and 1 per byte of the peer. `o` begins with a frame 3
-    cycles after its end.
+    A byte a cycle, plus 2 cycles per frame and 1 per byte of the peer. `o` begins with a frame 4
+    cycles after its last byte.
     """
 
     def __init__(self, depth, peer_bytes=0):

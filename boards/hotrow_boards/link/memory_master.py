@@ -9,7 +9,7 @@ from hotrow_rtl.memory.watchdog import Watchdog
 
 from .layouts import memory_request
 
-TIMEOUT = 1 << 20  # cycles of an access: 10 to 42 ms on the boards
+TIMEOUT = 1 << 20  # cycles of an access: 21 to 42 ms on the boards
 
 
 class MemoryMaster(wiring.Component):
@@ -39,7 +39,7 @@ class MemoryMaster(wiring.Component):
 
     Timing
     ------
-    A byte a cycle, plus the latency of the memory and 2 cycles per word.
+    A byte a cycle, plus the latency of the memory and 1 cycle per word, and 2 cycles per request.
     """
 
     def __init__(self, address_width, bus_bytes, timeout=TIMEOUT):

@@ -34,7 +34,7 @@ class ReplyStore(wiring.Component):
 
     Timing
     ------
-    A byte every 2 cycles, the first 2 cycles after `send`.
+    A byte every 2 cycles, one of the CRC every cycle; the first comes 2 cycles after `send`.
     """
 
     def __init__(self, slots):

@@ -36,7 +36,7 @@ class WrittenBlocks(wiring.Component):
 
     Timing
     ------
-    A mark takes up to 4 cycles. A request takes 2 cycles per 32 blocks plus 1 per reported block.
+    A mark takes up to 3 cycles. A request takes 2 cycles per 32 blocks plus 1 per reported block.
     After reset, marks stall for `blocks` / 32 cycles.
     """
 

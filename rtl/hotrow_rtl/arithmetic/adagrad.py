@@ -26,11 +26,9 @@ class SharedAdd(wiring.Component):
 
     Timing
     ------
-    `latency` cycles, one more if both clients add in the same cycle. `operands` is ready in the
-    cycle after the result's handshake.
+    ``Add.latency + 1`` cycles, one more if both clients add in the same cycle. `operands` is ready
+    in the cycle after the result's handshake.
     """
-
-    latency = Add.latency + 1
 
     def __init__(self):
         super().__init__({

@@ -54,6 +54,7 @@ class BagSum(wiring.Component):
     ------
     See ``hotrow_sim.cycles.arithmetic``. A bag of n rows of b beats takes n * b cycles, or
     b * s(m) for m = min(n, p) partial sums if that is more, where s is the adder time of `TreeSum`.
+    With `sequential` see `PartialSums`.
     """
 
     def __init__(self, config: ArithmeticUnits):

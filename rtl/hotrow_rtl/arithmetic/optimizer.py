@@ -71,10 +71,10 @@ class RowUpdate(wiring.Component):
 
     Timing
     ------
-    See ``hotrow_sim.cycles.arithmetic``. SGD: one beat per cycle. Adagrad: a row of b beats takes
-    max(4 * b, 31) cycles, up to 35 for b of about 8. The limits are `SquareSum`, a quarter of the
-    lanes per cycle with four rows in flight, and the divider of `AdagradStep`. The buffers hold two
-    of the longest rows, so that consecutive rows overlap.
+    See ``hotrow_sim.cycles.arithmetic``. SGD: one beat per cycle. Adagrad: a row of s steps of
+    `SquareSum` takes max(s, 30) cycles, up to 38 for s of about 36. The limits are `SquareSum` with
+    four rows in flight and the divider of `AdagradStep`. The buffers hold two of the longest rows,
+    so that consecutive rows overlap.
     """
 
     def __init__(self, config: ArithmeticUnits):

@@ -71,8 +71,8 @@ class PartialSums(wiring.Component):
 
     Timing
     ------
-    One beat per cycle; with `sequential` a row of b beats takes max(b, LOOP) cycles. The first
-    partial sum leaves WRITTEN + 3 cycles after the bag's last beat.
+    One beat per cycle; with `sequential` a row of b beats takes max(b, LOOP) cycles, the last row
+    of a bag b. The first partial sum leaves WRITTEN + 3 cycles after the bag's last beat.
     """
 
     def __init__(self, config: ArithmeticUnits):

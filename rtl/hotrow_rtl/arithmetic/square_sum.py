@@ -41,7 +41,7 @@ class SquareSum(wiring.Component):
     Timing
     ------
     One step of `config.squares` elements per cycle. The sum of a row of s steps of e elements
-    comes about s + 10 * log2(s) + 10 * log2(e) + 20 cycles after its first beat.
+    comes about s + 10 * log2(s) + 8 * log2(e) + 12 cycles after its first beat.
     """
 
     def __init__(self, config: ArithmeticUnits):

@@ -89,7 +89,8 @@ class BeatsToWords(wiring.Component):
 
     Timing
     ------
-    Latency ``Narrow.latency + 3`` cycles, one beat per cycle. The buffer holds `depth` words.
+    Latency ``Narrow.latency + 3`` cycles, one beat per cycle. The buffer holds `depth` - 2
+    words.
     """
 
     depth = 32

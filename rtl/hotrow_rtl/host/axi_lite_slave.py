@@ -37,7 +37,7 @@ class AXI4LiteSlave(wiring.Component):
 
     Timing
     ------
-    An access is valid 1 cycle after its last handshake; its response follows its reply by 1. An
+    An access is valid 2 cycles after its last handshake; its response follows its reply by 1. An
     access waits for at most one of the other direction, beside responses that the master does not
     accept: with accesses accepted within A cycles and replied to within R, a response is valid
     2 * (A + R) + 3 cycles after its request at the latest.

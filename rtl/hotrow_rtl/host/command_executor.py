@@ -60,7 +60,7 @@ class CommandExecutor(wiring.Component):
     Timing
     ------
     Beside checks and execution 4 cycles per command, and two for each of its parts if it is sent to
-    the engine. A WAIT polls its event every 6 cycles or more.
+    the engine. A WAIT polls its event every 5 cycles or more.
     """
 
     def __init__(self, config: Config, batches=()):

@@ -42,7 +42,7 @@ class CommandFetch(wiring.Component):
 
     Timing
     ------
-    6 cycles and the latencies of region check and memory, and for each bus word one cycle and the
+    3 cycles and the latencies of region check and memory, and for each bus word one cycle and the
     cycles in which it stalls.
     """
 

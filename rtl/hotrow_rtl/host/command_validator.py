@@ -68,7 +68,7 @@ class CommandValidator(wiring.Component):
     ------
     One command at a time: a cycle for each of its parts, then 6 cycles, 1 for each part from the
     queue's first address operand to the command's last, for a batch `table_count` + 4, and for each
-    address in use 2, the latency of the region check and the cycles that `ranges` takes.
+    address in use 2, the latency of the region check and the cycles in which `ranges` stalls.
     """
 
     def __init__(self, config: Config, queue: str):

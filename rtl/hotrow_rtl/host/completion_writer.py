@@ -54,7 +54,7 @@ class CompletionWriter(wiring.Component):
 
     Timing
     ------
-    One completion at a time: 6 cycles, the latencies of region check and memory, and one cycle per
+    One completion at a time: 4 cycles, the latencies of region check and memory, and one cycle per
     bus word.
     """
 

@@ -37,7 +37,7 @@ class RegionArbiter(wiring.Component):
 
     Timing
     ------
-    Adds 2 cycles to an access; the next one is accepted after its verdict.
+    Adds a cycle to an access; the next one is accepted 2 cycles after its verdict.
     """
 
     def __init__(self, config: Config, clients: int):

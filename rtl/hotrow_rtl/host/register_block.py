@@ -72,9 +72,9 @@ class RegisterBlock(wiring.Component):
 
     Timing
     ------
-    A reply follows 6 cycles after its access. EVENT_VALUE also waits for the event counters, and
-    the first access after reset for the clearing of a memory: one cycle per plain register. The
-    next access sees the effect of a write.
+    A response follows 8 cycles after its request. EVENT_VALUE also waits for the event counters,
+    and the first access after reset for the clearing of a memory: one cycle per plain register,
+    rounded up to a power of two. The next access sees the effect of a write.
     """
 
     def __init__(self, config: Config):

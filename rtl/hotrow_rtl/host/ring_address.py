@@ -40,7 +40,8 @@ class RingAddress(wiring.Component):
 
     Timing
     ------
-    3 cycles and the latency of the region check; one number at a time.
+    An address follows its number by 2 cycles and the latency of the region check; the next number
+    is accepted a cycle later.
     """
 
     def __init__(self, config: Config, write: bool):

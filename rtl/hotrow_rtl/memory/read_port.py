@@ -45,7 +45,7 @@ class DmaReadPort(wiring.Component):
         `SHALLOW_BEATS` beats.
 
     Attributes
-    -------
+    ----------
     clients : In(ReadClient(config)).array(clients)
     bus : Out(AXI4Read)
     timeout : In(32)
@@ -63,7 +63,7 @@ class DmaReadPort(wiring.Component):
     """
 
     latency = 7
-    turnaround = 9  # cycles from AR to the reuse of a burst's space, without the memory's latency
+    turnaround = 8  # cycles from AR to the reuse of a burst's space, without the memory's latency
 
     def __init__(self, config: Config, clients, *, depth=None, shallow=None):
         if clients < 1:

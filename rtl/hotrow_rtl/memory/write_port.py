@@ -40,7 +40,7 @@ class DmaWritePort(wiring.Component):
         Numbers of clients whose sequences skip every second block, see `WriteClientBuffer`.
 
     Attributes
-    -------
+    ----------
     clients : In(WriteClient(config)).array(clients)
     bus : Out(AXI4Write)
     bypass_striping : In(1)

@@ -44,7 +44,7 @@ class MoveCompletion(wiring.Component):
     Timing
     ------
     With one port latency 3 cycles from the last finished transfer, 2 from the last refusal; with
-    several ports 3 + 2 * `row_ports` cycles more.
+    several ports 2 + 2 * `row_ports` cycles more.
     """
 
     def __init__(self, config: Config):

@@ -61,7 +61,8 @@ class DwordPacker(wiring.Component):
 
     Timing
     ------
-    A double word a cycle; a beat follows its last double word by one cycle.
+    A double word a cycle, and a cycle more per beat; a beat follows its last double word by one
+    cycle.
     """
 
     def __init__(self, width):

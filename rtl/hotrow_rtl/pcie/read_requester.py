@@ -12,8 +12,6 @@ from .read_return import ReadReturn
 from .read_splitter import ReadSplitter
 from .tag_pool import TagPool
 
-READ_ADDRESS = ("arid", "araddr", "arlen", "arsize", "arburst", "arvalid")
-
 
 class ReadRequester(wiring.Component):
     """Request data from the host, up to `TAGS` requests in flight, and return it in order.

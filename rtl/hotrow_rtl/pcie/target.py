@@ -47,8 +47,8 @@ class Target(wiring.Component):
 
     Timing
     ------
-    A cycle per double word of a request and of a completion; a read takes 2 cycles more and the
-    latency of the registers, a write 1 cycle and their latency, per double word.
+    A cycle per double word of a request and of a completion, and 2 cycles more; each access takes a
+    cycle and the latency of the registers.
     """
 
     def __init__(self, address_width):

@@ -63,8 +63,8 @@ class WriteCollector(wiring.Component):
 
     Timing
     ------
-    A word a cycle; a cycle more per burst, per run of strobes, and per double word of a word with
-    a gap. A segment leaves 2 cycles after its last word.
+    A word a cycle, or a cycle per double word if it has a gap; a cycle more per burst, and where a
+    word does not continue the run before it. A segment leaves 2 cycles after its end is known.
     """
 
     def __init__(self, buses):

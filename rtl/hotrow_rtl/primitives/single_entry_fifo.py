@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 
 class SingleEntryFifo(wiring.Component):
-    """A FIFO of one payload, with the ports of `RamFifo`.
+    """A FIFO of one payload, with the ports of `RamFifo` but `clear`.
 
     Parameters
     ----------

@@ -19,9 +19,9 @@ class BankPipe(wiring.Component):
 
     Timing
     ------
-    A request is issued `requested` cycle after its beat. The beat leaves `latency` cycles after its
-    answer, or after it entered if it has no request. One beat a cycle while the bank keeps up. Up
-    to `beats` beats wait for their answers.
+    A request is issued `requested` cycles after its beat. The beat leaves `latency` cycles after
+    its answer, or after it entered if it has no request. One beat a cycle while the bank keeps up.
+    Up to `beats` + 1 beats wait for their answers.
     """
 
     requested = SkidBuffer.latency

@@ -8,8 +8,8 @@ from ...config import RING_BEATS, Config
 from ...primitives.fifo import RamFifo
 from ...primitives.ram import Ram
 
-BACKLOG = 16  # beats with requests that the bank has not accepted
-IN_FLIGHT = 16  # requests without an answer
+BACKLOG = 16  # beats with requests that the bank has not accepted, but one
+IN_FLIGHT = 16  # requests without an answer, but one
 
 
 class BankQueue(wiring.Component):
@@ -57,7 +57,7 @@ class BankQueue(wiring.Component):
     Timing
     ------
     The first request of a beat is issued `latency` cycles after its push, then one a cycle
-    without a gap between beats while fewer than `IN_FLIGHT` have no answer. `done` follows a
+    without a gap between beats while at most `IN_FLIGHT` have no answer. `done` follows a
     answer by one cycle.
     """
 

@@ -51,7 +51,8 @@ class BankCrossbar(wiring.Component):
     A request is issued 1 + `BankQueue.latency` cycles after its beat. The beat leaves
     `latency` cycles after the last answer, or `latency` + 1 cycles after it entered if it has no
     request. One beat a cycle while the banks keep up. Up to `beats` beats are inside (those in the
-    exit registers not counted), up to `BACKLOG` of them waiting for one bank.
+    exit registers not counted), up to `bank_queue.BACKLOG` + 1 of them waiting
+    for one bank.
     """
 
     latency = 4  # done, read, select, exit

@@ -135,10 +135,11 @@ class LookupBank(wiring.Component):
 
     Timing
     ------
-    One request a cycle. Requests of the same set of the counters or of the miss table are
-    `CounterBank.distance` cycles apart; so are requests of the same set of slots by
-    `SlotTable.distance`, unless the first is FIND. The answer follows `latency` cycles after the
-    request, plus the cycles that the request was held.
+    One request a cycle. Requests of the same set of the counters are `CounterBank.distance` cycles
+    apart, unless the `amount` of the first is 0; so are two that use the same set of the miss
+    table. Requests of the same set of slots, or without a planner of any sets, are
+    `SlotTable.distance` cycles apart, unless the first is FIND. The answer follows `latency` cycles
+    after the request, plus the cycles that the request was held.
     """
 
     def __init__(self, config: Config):

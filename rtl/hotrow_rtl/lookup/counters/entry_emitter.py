@@ -48,10 +48,9 @@ class EntryEmitter(wiring.Component):
 
     Timing
     ------
-    One entry a cycle; `latency` cycles from an entry to its element.
+    One entry a cycle; 4 cycles from an entry to its element: compare, queue, unhash.
     """
 
-    latency = 1 + RamFifo.latency + 1  # compare, queue, unhash
     _in_flight = CounterBank.latency + 4  # requests that the level of the queue does not include
 
     def __init__(self, config: Config):

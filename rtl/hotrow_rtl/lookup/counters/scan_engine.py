@@ -47,8 +47,8 @@ class ScanEngine(wiring.Component):
     Timing
     ------
     From the acceptance of a command to its outcome, both included. DECAY: entries / banks *
-    `entry_scanner.pace` for each place of the shift, up to `counter_bits`, and 8; with ALL, sets /
-    banks + 4. HARVEST: see `TopK`, and 1.
+    `entry_scanner.pace` for each place of the shift, up to `counter_bits`, and 9 - `pace`, or 4 if
+    the shift is 0; with ALL, sets / banks + 4. HARVEST: see `TopK`, and 3 to 5.
     """
 
     _result_latency = CounterBank.latency + 1  # cycles from a request to its result

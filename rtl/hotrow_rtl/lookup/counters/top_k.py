@@ -65,7 +65,7 @@ class TopK(wiring.Component):
     A counting scan takes 9 cycles beyond its requests: 4 are the latency of a bank, the others
     begin, accumulate and decide. There is one scan, and one more per bit of the largest count if
     more than `wanted` entries reach the threshold. The emitting scan takes one cycle per entry up
-    to the last one emitted.
+    to the last one emitted, and 11 cycles until `done`.
     """
 
     def __init__(self, config: Config):

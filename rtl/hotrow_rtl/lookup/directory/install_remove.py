@@ -121,11 +121,11 @@ class ListStatistics(wiring.Component):
     report : Out(outcome)
         Counts so far.
     done : Out(1)
-        A pulse when the last response has been counted.
+        A pulse in the cycle before `report` includes the last response.
 
     Timing
     ------
-    Latency 1 cycle to `slots`, 2 cycles to `report` and `done`; one entry a cycle.
+    Latency 1 cycle to `slots` and `done`, 2 cycles to `report`; one entry a cycle.
     """
 
     def __init__(self, config: Config):
@@ -205,7 +205,7 @@ class InstallRemove(wiring.Component):
     slots : Out(stream(result(32)))
         The slot of each entry, or NO_SLOT. A REMOVE with ALL returns none.
     outcome : Out(stream(outcome))
-        One per command, after the last slot: the counts and the first refused entry.
+        One per command, after the last slot is valid: the counts and the first refused entry.
     restart : In(1)
         A pulse drops the list in progress; the descriptors stay.
     ready : Out(1)

@@ -77,7 +77,7 @@ class SlotTable(wiring.Component):
     ------
     Latency 4 cycles (read, hold, compare, decide), with a planner log2(`directory_choices` *
     `directory_ways`) more for the minimum tree; `distance` is one cycle more, for the write. A
-    clear takes `directory_sets` / `banks` cycles, a sweep 3 more.
+    clear takes `directory_sets` / `banks` cycles, a sweep 2 more.
     """
 
     def __init__(self, config: Config):

@@ -33,9 +33,10 @@ class LookupControl(wiring.Component):
 
     Timing
     ------
-    A command costs 4 cycles beyond its units and the way of its results to memory: 5 with a
-    batch, 2 more for MARK, 8 more for PLAN, and one more per list if it opens any. Its parts arrive
-    while earlier commands run; on an idle card they take `COMMAND_PARTS` + 1 cycles.
+    A command whose parts have come takes 6 cycles to its outcome, beyond its units and the way of
+    its results to memory: 7 with a batch, 2 more for MARK, 8 more for PLAN, and
+    `list_count(config)` - 1 more if it opens any list. Its parts come while earlier commands run;
+    on an idle card they take a cycle each.
     """
 
     def __init__(self, config: Config):

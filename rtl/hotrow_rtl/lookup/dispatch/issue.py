@@ -72,9 +72,9 @@ class LookupIssue(wiring.Component):
     Timing
     ------
     On an idle card the reader gets a batch 3 cycles after its command, any other unit gets
-    its command 4 cycles after it. The lists of a batch are opened in the cycle after its verdict.
-    PLAN and MARK also wait for `planner`. The next command is accepted once all units have accepted
-    this one.
+    its command 4 cycles after it if `lists` is ready. The lists of a batch are opened in the cycle
+    after its verdict. PLAN and MARK also wait for `planner`. A command is accepted once all units
+    have accepted it.
     """
 
     def __init__(self, config: Config):

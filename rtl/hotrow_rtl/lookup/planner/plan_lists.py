@@ -151,7 +151,7 @@ class PlanTally(wiring.Component):
 
     Timing
     ------
-    The counts are valid `config.banks` + 5 cycles after the last beat. The next batch starts after
+    The counts are valid `config.banks` + 6 cycles after the last beat. The next batch starts after
     they are accepted.
     """
 

@@ -66,7 +66,7 @@ class PlanSequencer(wiring.Component):
     sweep : Out(1)
         With `begin`, if the slots are to be swept.
     cleared : In(1)
-        No memory is cleared or swept. Low in the cycle after `sweep`.
+        No memory is cleared or swept. Low at most 3 cycles after `sweep`.
 
     Timing
     ------

@@ -34,8 +34,8 @@ class BatchFetch(wiring.Component):
 
     Timing
     ------
-    Requests are valid 1 cycle after the command, for lengths 2 cycles. `command.ready` rises the
-    cycle after `WordSplitter` has started the previous batch.
+    Requests are valid 1 cycle after the command, for lengths 2 cycles. `command.ready` rises 2
+    cycles after `WordSplitter` has accepted the previous batch.
     """
 
     def __init__(self, config: Config):

@@ -33,7 +33,7 @@ class LengthSum(wiring.Component):
 
     Timing
     ------
-    One word a cycle; the total 2 + log2(lengths per word) cycles after the last word.
+    One word a cycle; the total 3 + log2(lengths per word) cycles after the last word.
     """
 
     def __init__(self, config: Config):

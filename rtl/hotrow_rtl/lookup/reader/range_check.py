@@ -38,8 +38,6 @@ class RangeCheck(wiring.Component):
     Latency 3 cycles (read, hold, compare), one beat a cycle.
     """
 
-    latency = 3
-
     def __init__(self, config: Config):
         self.config = config
         super().__init__({

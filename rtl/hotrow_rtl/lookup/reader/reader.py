@@ -96,8 +96,6 @@ class LookupReader(wiring.Component):
     for the end of the second read.
     """
 
-    latency = RangeCheck.latency
-
     def __init__(self, config: Config):
         self.config = config
         super().__init__({

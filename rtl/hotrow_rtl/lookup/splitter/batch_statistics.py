@@ -34,8 +34,8 @@ class BatchStatistics(wiring.Component):
 
     Timing
     ------
-    One beat a cycle, except that the last beats of two batches are at least two cycles apart. The
-    outcome follows the last beat by 3 cycles.
+    One beat a cycle. An outcome follows the last beat of its batch by 3 cycles, and the outcome
+    before it by at least 2.
     """
 
     def __init__(self, config: Config):

@@ -50,7 +50,7 @@ class SamplePartition(wiring.Component):
         Numbers of the unmarked and of the marked samples, ascending. Both lists end with `last`;
         a beat without samples appears only if it is the last.
     counted : Out(stream(counted_samples()))
-        One per batch, after its last beat in both lists.
+        One per batch, after its last beat is valid in both lists.
     restart : In(1)
         A pulse drops all batches.
 

@@ -102,10 +102,10 @@ class AddressPipeline(wiring.Component):
 
     Timing
     ------
-    Latency 12 cycles, throughput 1 transfer per cycle.
+    Latency 11 cycles, throughput 1 transfer per cycle.
     """
 
-    latency = 12
+    latency = 11
 
     def __init__(self, config: Config):
         self.config = config

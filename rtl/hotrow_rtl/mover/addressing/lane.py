@@ -149,7 +149,7 @@ class AddressLane(wiring.Component):
 
     Timing
     ------
-    Latency 13 cycles, 14 with state; throughput 1 transfer per cycle.
+    Latency 12 cycles from an entry to its row, 13 to its state; throughput 1 transfer per cycle.
     """
 
     def __init__(self, config: Config):

@@ -48,8 +48,9 @@ class BagReadCollect(wiring.Component):
 
     Timing
     ------
-    Latency 4 cycles from `read_rows` to the words. One word per cycle; one more for a row that does
-    not begin at the first lane of its bus word.
+    Latency 3 cycles from `read_rows` to the words, 4 if the first is joined from two bus words. One
+    word per cycle; one cycle more for a row that neither begins at the first lane nor fits in its
+    bus word, and on a bus of 8 bytes one more for every read.
     """
 
     def __init__(self, config: Config):

@@ -47,7 +47,7 @@ class BagReadIssue(wiring.Component):
 
     Timing
     ------
-    Latency 1 cycle, one read per cycle.
+    Latency 1 cycle; one read per cycle, on a bus of 8 bytes one every 2 cycles.
     """
 
     def __init__(self, config: Config):

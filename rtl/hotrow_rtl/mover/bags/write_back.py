@@ -39,7 +39,7 @@ class BagWriteBack(wiring.Component):
 
     Timing
     ------
-    Latency 1 cycle; one word per cycle.
+    Latency 1 cycle from `results`, none from `rows` and `states`; one word per cycle.
     """
 
     def __init__(self, config: Config):

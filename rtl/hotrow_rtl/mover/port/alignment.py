@@ -26,8 +26,6 @@ class TransferAlignment(wiring.Component):
     Latency 1 cycle, throughput 1 transfer per cycle.
     """
 
-    latency = 1
-
     def __init__(self, config: Config):
         self.config = config
         super().__init__({

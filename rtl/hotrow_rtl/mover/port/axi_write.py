@@ -42,8 +42,8 @@ class RowWritePort(wiring.Component):
 
     Timing
     ------
-    Latency 1 cycle to AW, 2 to W and 1 from B; throughput 1 word and 1 response per cycle, bursts
-    of one word included.
+    Latency 1 cycle from a burst to AW and 2 to W, 1 from a word to W and 1 from B; throughput
+    1 word and 1 response per cycle, bursts of one word included.
     """
 
     def __init__(self, config: Config):

@@ -44,7 +44,8 @@ class BurstTracker(wiring.Component):
     Timing
     ------
     Latency 1 cycle from burst to request, 2 from the end of a burst to its response; throughput
-    1 burst per cycle. After reset `bursts` is not ready for as many cycles as there are ids.
+    1 burst per cycle. After reset `bursts` is not ready for as many cycles as there are ids,
+    at least 2.
     """
 
     def __init__(self, config: Config):

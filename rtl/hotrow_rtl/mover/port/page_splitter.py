@@ -27,14 +27,12 @@ class PageSplitter(wiring.Component):
     ranges : In(stream(byte_range(config)))
         `ready` depends on `crosses` and on registers.
     bursts : Out(stream(burst(config)))
-        One or two per range, whole bus words, at most the 256 words of a page.
+        One or two per range, whole bus words, at most 256.
 
     Timing
     ------
     Latency 1 cycle, throughput 1 burst per cycle.
     """
-
-    latency = 1
 
     def __init__(self, config: Config):
         self.config = config

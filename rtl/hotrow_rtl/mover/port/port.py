@@ -102,7 +102,7 @@ class RowPort(wiring.Component):
     clear : In(1)
         Clear everything but the bursts on the buses: high from `restart` until `idle`.
     idle : Out(1)
-        Nothing is in flight, or on the halves that have stopped only.
+        Nothing is in flight, or only on halves that have stopped.
     read_stopped, write_stopped : Out(1)
 
     Timing
