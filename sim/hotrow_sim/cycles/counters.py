@@ -9,6 +9,7 @@ DISTANCE = 5  # of a bank, between two requests of one set
 SCAN = 9  # of a scan, without its requests: from its start to the decision that its sum allows
 EMIT = 13  # of the last scan, without its entries: from its start to the first entry, and the end
 DECAY = 7  # of a decay, without its requests
+UNCHANGED = 3  # of a decay by 0
 
 
 def bank_cycles(config: Config, rests):
@@ -44,8 +45,10 @@ def scan_cycles(config: Config):
 def decay_cycles(config: Config, shift):
     """A scan per position of the shift, without idle cycles."""
     scans = min(shift, config.counter_bits)
-    between = max(0, scans - 1) * config.counter_entries // config.banks * pace(config)
-    return DECAY + between + (scan_cycles(config) if scans else 0) + REPORT
+    if not scans:
+        return UNCHANGED + REPORT
+    between = (scans - 1) * config.counter_entries // config.banks * pace(config)
+    return DECAY + between + scan_cycles(config) + REPORT
 
 
 def clear_cycles(config: Config):
