@@ -142,11 +142,11 @@ def test_the_widest_card(area):
     real_tool("yosys")
     result, c, capacity = area("--json")[1], preset("alveo-u55c"), DEVICES["xcu55c"].capacity
     assert all(0 < result[name] < room for name, room in capacity.items())
-    assert result["luts"] < capacity["luts"] * 0.55 and result["uram"] == 832
+    assert result["luts"] < capacity["luts"] * 0.55 and result["uram"] == 608
     urams = {name: used["uram"] for name, used in result["urams"].items()}
     assert urams == {"engines.bank.counters.sets": 10 * c.banks,
                      "engines.bank.counters.credits": 2 * c.banks,
-                     "engines.bank.slots.choice": 14 * c.banks}
+                     "engines.bank.slots.choice": 7 * c.banks}
     assert len(result["paths"]) == 10 and result["paths"][0]["levels"] <= 12
 
 

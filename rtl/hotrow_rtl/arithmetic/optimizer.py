@@ -72,9 +72,8 @@ class RowUpdate(wiring.Component):
     Timing
     ------
     See ``hotrow_sim.cycles.arithmetic``. SGD: one beat per cycle. Adagrad: a row of s steps of
-    `SquareSum` takes max(s, 30) cycles, up to 38 for s of about 36. The limits are `SquareSum` with
-    four rows in flight and the divider of `AdagradStep`. The buffers hold two of the longest rows,
-    so that consecutive rows overlap.
+    `SquareSum` takes s cycles, those of `TreeSum` for s rows of a beat, or the 30 of `AdagradStep`,
+    whichever is most. The buffers hold two of the longest rows, so that consecutive rows overlap.
     """
 
     def __init__(self, config: ArithmeticUnits):

@@ -15,10 +15,9 @@ LEAVES = 11  # from a beat of a bag to its rounded word
 PLAIN = 13  # between the first beats of two rows of a plain sum
 DIVIDED = 31  # division of a beat
 CONVERTED = 2  # conversion of a number of rows to fp32, plus its log2
-SCALAR = 31  # Adagrad's divisions of a row
+SCALAR = 30  # Adagrad's divisions of a row
 SUMMED = 13  # from the last gradient of a row to its sum
 APPLIED = 25  # from the last beats of a gradient and its row to the last word
-SUM_OF_STEPS = 46  # from the last step of a row to the next row, without the levels
 SQUARED = 111  # Adagrad's squares and scalars of a row, without the sum of the steps
 PAIR_QUEUE = 8  # partial sums that wait for the adder
 BAG_QUEUE = 32  # bags that wait for the adder
@@ -41,6 +40,12 @@ def adder_slots(rows):
         rows = -(-rows // 2)
         slots += rows
     return max(1, slots)
+
+
+def adagrad_row(config: ArithmeticUnits, elements):
+    """Cycles of Adagrad between rows: squares, the adder of their sum, or the divisions."""
+    steps = square_steps(config, elements)
+    return max(steps, adder_slots(steps), SCALAR)
 
 
 def pool_cycles(config: ArithmeticUnits, elements, lengths) -> int:
@@ -183,14 +188,11 @@ def summed_rows(config: ArithmeticUnits, elements, counts, adagrad, words=0):
     """Cycle in which the last gradient of the last row is summed, and in which Adagrad's sum of
     squares of the last row ends.
 
-    The gradients of one row are added `PLAIN` cycles apart. Four rows are squared and summed
-    concurrently. `words` cycles follow the gradients of each row. One lane adds gradients or
-    updates rows.
+    The gradients of one row are added `PLAIN` cycles apart. `words` cycles follow the gradients of
+    each row. One lane adds gradients or updates rows.
     """
     beats = beats_per_row(config, elements)
-    steps = square_steps(config, elements)
-    levels = (steps - 1).bit_length()
-    row = max(steps, SCALAR, (steps + LEVEL * levels + SUM_OF_STEPS) / 4) if adagrad else 0
+    row = adagrad_row(config, elements) if adagrad else 0
     summed = ended = 0
     for gradients in map(int, counts):
         summed += (gradients - 1) * max(PLAIN, beats) + beats

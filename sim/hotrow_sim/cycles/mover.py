@@ -21,7 +21,7 @@ SPAN_STARTED = 0  # in place of the first word of a list, for the chunks of a sp
 FILLED = 1  # from the request of a fill pattern to its first word
 ANSWERED = 2  # from a write response to its count
 ENDED = 2  # from the last count to the outcome
-ADDED = 3  # addition of the counts of several ports, plus two cycles per port
+ADDED = 2  # addition of the counts of several ports, plus two cycles per port
 
 
 def buffer_words(config: Config) -> int:

@@ -200,7 +200,7 @@ def _update_cycles(config, command, outcome, counts):
               (each - 1) * max(arithmetic.PLAIN, beats) + beats,
               (beats + LATENCY + 2) / max(8, config.outstanding))
     if adagrad:
-        row = max(row, arithmetic.SCALAR, arithmetic.square_steps(config.units, elements))
+        row = max(row, arithmetic.adagrad_row(config.units, elements))
     return int(idle + command["count"] * row)
 
 
