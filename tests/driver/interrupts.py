@@ -36,14 +36,14 @@ class Interrupt:
 
 def interrupted(call, at):
     """Call; KeyboardInterrupt comes before line number `at`. Whether it came, and where."""
-    trace = Interrupt(at)
+    trace, before = Interrupt(at), sys.gettrace()
     try:
         sys.settrace(trace)
         call()
     except KeyboardInterrupt:
         return trace.where
     finally:
-        sys.settrace(None)
+        sys.settrace(before)  # of a measurement of coverage
     return None
 
 

@@ -4,8 +4,11 @@ import os
 import subprocess
 import sys
 
+import hotrow
+import numpy as np
 import pytest
 
+from tests.driver.interrupts import interrupted
 from tests.support import points
 from tests.support.coverage import CARD, card_page, python_page, read_counts, summaries, unit_of
 
@@ -69,3 +72,16 @@ def test_the_fuzzers_open_the_card_whose_execution_is_counted(command, tmp_path)
                            stderr=subprocess.PIPE, check=False,
                            env={**os.environ, "HOTROW_COVERAGE": str(tmp_path)})
     assert (found.returncode, found.stderr.strip()) == (1, "opened True")
+
+
+def test_a_planted_interrupt_does_not_end_the_measurement():
+    def measure(frame, event, argument):
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(measure)
+    try:
+        assert interrupted(lambda: hotrow.empty(4, np.float32), 1)
+        assert sys.gettrace() is measure
+    finally:
+        sys.settrace(before)

@@ -47,7 +47,7 @@ def test_weighted_sums():
     bags = draw([0, 1, 2, 17, 3], 16, weighted=True)
     cycles = compare(TINY, bags, verilated=False, limit=SIMULATED)
     model = pool_cycles(TINY, bags.rows.shape[1], bags.lengths)
-    assert abs(cycles - model) <= 0.05 * model
+    assert abs(cycles - model) <= 0.01 * model
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_a_word_a_cycle(config, length, count):
         words = len(bags.rows) * -(-row_bytes // config.bus_bytes)
         assert words / cycles >= 0.9
         model = pool_cycles(config, bags.rows.shape[1], bags.lengths)
-        assert abs(cycles - model) <= 0.05 * model
+        assert abs(cycles - model) <= 0.01 * model
 
 
 @CONFIGS
@@ -133,7 +133,7 @@ def test_cycles_of_other_bags(config):
             bags = draw(lengths, row_bytes)
             cycles = compare(config, bags)
             model = pool_cycles(config, bags.rows.shape[1], bags.lengths)
-            assert abs(cycles - model) <= 0.05 * model, (list(lengths)[:3], row_bytes)
+            assert abs(cycles - model) <= 0.01 * model, (list(lengths)[:3], row_bytes)
 
 
 @CONFIGS
@@ -142,7 +142,7 @@ def test_cycles_of_means(config):
         bags = draw([length] * 100, row_bytes, mean=True)
         cycles = compare(config, bags)
         model = mean_cycles(config, bags.rows.shape[1], bags.lengths)
-        assert abs(cycles - model) <= 0.05 * model, (length, row_bytes, cycles, model)
+        assert abs(cycles - model) <= 0.01 * model, (length, row_bytes, cycles, model)
 
 
 @CONFIGS
