@@ -6,7 +6,7 @@ row, that row and its state. The *reads* of a bag are consecutive, in the order 
 
 from amaranth.lib import data, enum
 
-from ...config import ROW_ALIGNMENT, Config
+from ...config import Config
 from ...interfaces.records import packed_address
 from ...primitives.single_entry_fifo import SingleEntryFifo
 from ...primitives.skid_buffer import SkidBuffer
@@ -120,5 +120,6 @@ def issued_read(config: Config) -> data.StructLayout:
 
 
 def read_buffer(config: Config, shape):
-    """Return a buffer of reads: the smaller one if every row takes two cycles of the bus."""
-    return (SingleEntryFifo if config.bus_bytes < ROW_ALIGNMENT else SkidBuffer)(shape)
+    """Return a buffer of reads: the smaller one if the arithmetic of a word takes two cycles."""
+    slow = config.units.bus_bytes < config.bus_bytes
+    return (SingleEntryFifo if slow else SkidBuffer)(shape)

@@ -64,8 +64,8 @@ class BagPipeline(wiring.Component):
 
     Timing
     ------
-    One read is requested per cycle (on a bus of 8 bytes one every 2 cycles), and one word of the
-    arithmetic units processed per cycle, with any number of ports;
+    One read is requested per cycle, or one every 2 where the arithmetic of a word takes two, and
+    one word of the arithmetic units processed per cycle, with any number of ports;
     `tests/rtl/mover/bags/bags_cycles.py` has the cycles of a command.
     """
 

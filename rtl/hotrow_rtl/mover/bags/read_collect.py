@@ -50,7 +50,7 @@ class BagReadCollect(wiring.Component):
     ------
     Latency 3 cycles from `read_rows` to the words, 4 if the first is joined from two bus words. One
     word per cycle; one cycle more for a row that neither begins at the first lane nor fits in its
-    bus word, and on a bus of 8 bytes one more for every read.
+    bus word, and one more for every read where the arithmetic of a word takes two cycles.
     """
 
     def __init__(self, config: Config):

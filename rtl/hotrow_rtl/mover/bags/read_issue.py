@@ -47,7 +47,7 @@ class BagReadIssue(wiring.Component):
 
     Timing
     ------
-    Latency 1 cycle; one read per cycle, on a bus of 8 bytes one every 2 cycles.
+    Latency 1 cycle; one read per cycle, or one every 2 where the arithmetic of a word takes two.
     """
 
     def __init__(self, config: Config):

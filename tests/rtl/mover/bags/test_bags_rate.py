@@ -99,6 +99,8 @@ def test_update_cycles_follow_the_model(monkeypatch, latency, changes, every):
 
 @pytest.mark.parametrize("config, latency, row_bytes, bag, rows", [
     pytest.param(replace(TINY, outstanding=64), 20, 16, 1, 300, marks=LONG),
+    pytest.param(replace(TINY, bus_bytes=8, burst_beats=8, outstanding=64), 10, 16, 1, 100,
+                 marks=SLOW),
     *(pytest.param(replace(WIDE, outstanding=1024, row_ports=ports), latency, row_bytes, bag,
                    max(bag, 60_000 // row_bytes), marks=LONG)
       for ports, latency, row_bytes, bag in (
