@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import numpy as np
+
 from .calls.arithmetic import Arithmetic
 from .calls.batch_operands import BatchLike, BatchOperands, StagedBatch
 from .calls.events import Events
@@ -25,6 +27,7 @@ from .operands.table import Table
 from .operands.tables import TableSet
 from .queues.commands import Commands
 from .queues.futures import Future
+from .queues.rings import seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,22 +58,26 @@ def open(transport: str = "cpu", preset: str | Preset | None = None, *, timeout:
     Raises
     ------
     TransportError
-        Naming the transports that are installed.
+        If the transport is not installed, naming those that are, or refuses: no such preset, option
+        or card.
     DeviceError
-        If the other end is no hotrow card of a version that this driver knows.
+        If a number is out of range, or the other end is no hotrow card of a version that this
+        driver knows.
     """
-    if (not isinstance(ring_entries, int) or not 2 <= ring_entries <= 1 << 16
+    if (not isinstance(ring_entries, int | np.integer) or not 2 <= ring_entries <= 1 << 16
             or ring_entries & (ring_entries - 1)):
         raise DeviceError(f"ring_entries must be a power of two, 2 to 65536, not {ring_entries!r}")
-    if not isinstance(memory_timeout, int) or not 0 <= memory_timeout < 1 << 32:
+    if (not isinstance(memory_timeout, int | np.integer)
+            or not 0 <= memory_timeout < 1 << 32):
         raise DeviceError(f"memory_timeout must be 0 to 2**32 - 1 cycles, not {memory_timeout!r}")
-    if not isinstance(timeout, (int, float)) or not timeout >= 0:
-        raise DeviceError(f"timeout must be 0 seconds or more, not {timeout!r}")
+    timeout = seconds(timeout)
     if preset is not None:
+        if not isinstance(preset, str | Preset):
+            raise DeviceError(f"preset is the name of a preset or a Preset, not {preset!r}")
         options["preset"] = preset
     link = open_transport(transport, **options)
     try:
-        return Device(link, timeout, ring_entries, memory_timeout)
+        return Device(link, timeout, int(ring_entries), int(memory_timeout))
     except BaseException:
         link.close()
         raise
@@ -109,8 +116,9 @@ class Device:
     """An open device; a context manager. Made by `hotrow.open`.
 
     Each command has two forms: X waits for the result, X_async returns a `Future`. Commands of one
-    queue are in order: "lookup" has observe, decay, harvest, install, remove, split, plan and mark,
-    "move" has gather, scatter, pool, update, copy and fill. Only events order two queues.
+    queue are in order: "lookup" has observe, decay, harvest, counts, clear_counters, install,
+    remove, clear_directory, split, plan and mark, "move" has gather, scatter, pool, update, copy
+    and fill. Only events order two queues.
 
     Attributes
     ----------
@@ -120,7 +128,8 @@ class Device:
     registers : Registers
     regions : Regions
     listeners : list of callable
-        Called with a queue's name and the completion record of each of its commands.
+        Called with a queue's name and the completion record of each of its commands. They may use
+        the device; an exception ends the call under way.
     """
 
     def __init__(self, transport: Transport, timeout: float, ring_entries: int,
@@ -205,8 +214,8 @@ class Device:
         return self._commands.settings.timeout
 
     @timeout.setter
-    def timeout(self, seconds: float) -> None:
-        self._commands.settings.timeout = seconds
+    def timeout(self, timeout: float) -> None:
+        self._commands.settings.timeout = seconds(timeout)
 
     def register_table(self, weights: Array, name: str | None = None, state: Array | None = None,
                        partition: tuple[int, int] = (0, 1), on_card: bool = False) -> Table:
@@ -248,7 +257,8 @@ class Device:
         Raises
         ------
         RegistrationError
-            Rows or state are of another kind, or fewer; `table` stays registered.
+            Rows or state are of another kind, or fewer, or a HostWriteError as of `flush`; `table`
+            stays registered.
         """
         with self._commands.lock:
             self._commands.check_open()
@@ -263,12 +273,17 @@ class Device:
 
         The counters keep its rows. Once another table has its number, `harvest` needs
         `clear_counters` first. Without any table the device clears the counters itself.
+
+        Raises
+        ------
+        RegistrationError
+            A command uses the table, or a HostWriteError as of `flush`; it stays registered.
         """
         tables = self._commands.tables
         with self._commands.lock:
             self._commands.check_open()
             self._commands.poll()
-            tables.check_unused(table)
+            tables.settle(table)
         if table.number in tables.in_directory:
             self._lookup.forget(table)
         with self._commands.lock:
@@ -336,10 +351,19 @@ class Device:
             call()
 
     def unregister(self, buffer: Buffer) -> None:
-        """End a registration made by `register`."""
+        """End a registration made by `register`.
+
+        Raises
+        ------
+        RegistrationError
+            A table or a command uses the memory, or a HostWriteError as of `flush`.
+        """
         with self._commands.lock:
             self._commands.check_open()
             self._commands.poll()
+            if not isinstance(buffer, Buffer):
+                raise RegistrationError(f"expected what register() returned, not "
+                                        f"{type(buffer).__name__}")
             if any(buffer in table.buffers for table in self.tables):
                 raise RegistrationError(f"{buffer.name} belongs to a table: unregister the table")
             self.regions.remove(buffer)
@@ -388,7 +412,15 @@ class Device:
             self._commands.start()
 
     def close(self) -> None:
-        """Stop the device and release it; commands under way are given up."""
+        """Stop the device and release it; commands under way are given up.
+
+        Raises
+        ------
+        HostWriteError
+            As of `flush`. The host has what the card wrote, but for bytes that both wrote.
+        TransportError
+            The device hangs, or is gone, and what the card wrote to memory on it is lost.
+        """
         commands = self._commands
         with commands.lock:
             if commands.closed:

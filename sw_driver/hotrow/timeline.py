@@ -85,14 +85,16 @@ class Timeline:
         self.device.listeners.append(self._record)
         transport = self.device.transport
         for name in _DEVICE_CALLS:
-            self._wrapped[name] = getattr(transport, name)
-            setattr(transport, name, self._timed(self._wrapped[name]))
+            self._wrapped[name] = vars(transport).get(name)  # of a timeline around this one
+            setattr(transport, name, self._timed(getattr(transport, name)))
         return self
 
     def __exit__(self, *_: object) -> None:
         self.device.listeners.remove(self._record)
-        for name in self._wrapped:
+        for name, around in self._wrapped.items():
             delattr(self.device.transport, name)
+            if around is not None:
+                setattr(self.device.transport, name, around)
         self._wrapped.clear()
         if self.path is not None:
             self.write(self.path)

@@ -379,3 +379,35 @@ def test_random_writes_of_both_sides(kind, seed):
                 assert (weights == want).all(), f"seed {seed}, turn {turn}"
         assert (device.gather((table, np.arange(ROWS))) == want).all(), f"seed {seed}"
         assert (table.weights == want).all(), f"seed {seed}"
+
+
+def test_a_table_with_a_write_of_the_host_is_not_replaced(device):
+    """It stays as it is: registered, with its slots."""
+    table, weights = random_table(device)
+    device.gather((table, [7]))
+    device.install((table, [7]))
+    weights[7] = 5
+    larger = hotrow.empty((2 * ROWS, DIM), np.float32)
+    larger[:ROWS] = weights
+    for call in (lambda: device.replace_table(table, larger),
+                 lambda: device.unregister_table(table)):
+        with pytest.raises(HostWriteError, match="'users'"):
+            call()
+        assert device.tables == (table,) and device.install((table, [7])).hits == 1
+    device.upload()
+    found = device.replace_table(table, larger)
+    device.scatter((found, [ROWS]), np.full((1, DIM), 4, np.float32))
+    assert device.tables == (found,) and (found.weights[ROWS] == 4).all()
+
+
+@pytest.mark.parametrize("kind", ["link", "model", "cpu"])
+def test_what_the_card_wrote_comes_home_at_the_end_beside_a_write_of_the_host(kind):
+    device = opened(kind)
+    tables = [random_table(device, seed, name=name) for seed, name in enumerate(("one", "two"))]
+    for table, _ in tables:
+        device.scatter((table, [9]), np.full((1, DIM), 3, np.float32))
+    tables[0][1][20] = 5
+    with pytest.raises(HostWriteError, match="'one'"):
+        device.close()
+    assert device.closed and (tables[0][1][20] == 5).all()
+    assert all((weights[9] == 3).all() for _, weights in tables)

@@ -246,3 +246,45 @@ def test_a_table_of_another_device(device, tables):
         with pytest.raises(RegistrationError, match="not a table registered with this device"):
             device.observe(Batch.dense([[1]], tables=[table]))
     assert usable(device, tables)
+
+
+@pytest.mark.parametrize("call, wrong", [
+    *((lambda d, t, lr=lr: d.update((t, [0]), np.ones((1, 8), "f4"), lr), BatchError)
+      for lr in ("x", "0.5", [1, 2], 1j, 10 ** 400, None, float("nan"))),
+    (lambda d, t: d.pool((t, [0]), [1], mode=["sum"]), BatchError),
+    (lambda d, t: d.update((t, [0]), np.ones((1, 8), "f4"), 1, optimizer={}), BatchError),
+    (lambda d, t: d.install((t, [0]), policy=["lru"]), BatchError),
+    (lambda d, t: d.abort_wait(queue=["move"]), DeviceError),
+    (lambda d, t: d.pool((t, []), offsets=[-3]), BatchError),
+    (lambda d, t: d.unregister(t.weights), RegistrationError),
+    (lambda d, t: d.unregister(5), RegistrationError),
+    (lambda d, t: d.set_counts(hotrow.RowList(np.zeros(1, "u4"), np.zeros(1, "u4"))), BatchError),
+    (lambda d, t: hotrow.empty(-3, np.float32), RegistrationError),
+    (lambda d, t: hotrow.empty((4, -1), np.float32), RegistrationError)])
+def test_arguments_of_a_wrong_kind(device, tables, call, wrong):
+    before = tables[0].weights.copy()
+    with pytest.raises(wrong):
+        call(device, tables[0])
+    assert (tables[0].weights == before).all() and usable(device, tables)
+
+
+@pytest.mark.parametrize("options, wrong", [
+    ({"transport": "model", "preset": 5}, DeviceError),
+    ({"transport": "model", "preset": []}, DeviceError),
+    ({"transport": "uart:/dev/null", "baud": 0}, TransportError),
+    ({"transport": "uart:/dev/null", "baud": "115200"}, TransportError),
+    ({"transport": "udp:127.0.0.1", "tries": 1.5, "patience": 0.01}, TransportError),
+    ({"transport": "udp:127.0.0.1", "patience": "x"}, TransportError)])
+def test_options_of_a_wrong_kind(options, wrong):
+    with pytest.raises(wrong):
+        hotrow.open(**options)
+
+
+def test_numbers_of_numpy_open_a_device():
+    with hotrow.open("model", preset="tiny", ring_entries=np.int64(4), memory_timeout=np.uint8(0),
+                     timeout=np.float32(9)) as device:
+        device.clear_counters()
+
+
+def test_an_order_of_ids_is_true_or_false(device, tables):
+    assert device.observe(Batch.dense(random_ids(40, 1).T, feature_major=2)).lookups == 120

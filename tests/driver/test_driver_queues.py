@@ -367,3 +367,38 @@ def test_only_contiguous_bytes_are_attached(device, array):
     (QueueStateBits.FAULTED, "fault")])
 def test_a_state_in_words(state, words):
     assert words in describe_state(int(state))
+
+
+def test_a_listener_may_use_the_device(device, tables):
+    """Also the queue whose command it hears of, with others under way."""
+    heard, depth = [], []
+
+    def listen(queue, completion):
+        heard.append((queue, completion["opcode"]))
+        if len(heard) < 4 and not depth:
+            depth.append(device.unregister(device.register(hotrow.empty(16, np.float32))))
+            device.fence(queue="move")
+            depth.clear()
+
+    device.listeners.append(listen)
+    try:
+        futures = [device.gather_async((tables[0], [row])) for row in range(3)]
+        futures.append(device.wait_event_async(0, 0, queue="move"))
+        futures += [device.gather_async((tables[0], [row])) for row in range(3)]
+        results = [future.result() for future in futures]
+    finally:
+        device.listeners.remove(listen)
+    assert [rows[0, 0] for rows in results[:3]] == tables[0].weights[:3, 0].tolist()
+    assert len(heard) >= len(futures) and not device._commands.queues["move"].outstanding
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), -1, "x", [1]])
+def test_a_limit_of_a_wait_is_a_number_of_seconds(device, tables, seconds):
+    before, future = device.timeout, device.gather_async((tables[0], [1]))
+    with pytest.raises(DeviceError, match="timeout must be 0 seconds or more"):
+        device.timeout = seconds
+    with pytest.raises(DeviceError, match="timeout must be 0 seconds or more"):
+        device.wait_event_async(1, 1, queue="lookup").result(seconds)
+    device.abort_wait(queue="lookup")
+    assert device.timeout == before
+    assert future.result(np.float32(5))[0, 0] == tables[0].weights[1, 0]

@@ -79,6 +79,10 @@ def test_spans_and_gathers_follow_each_other(device, tables):
     (lambda d, a: d.fill(a[:0], 1), RegistrationError, "not empty"),
     (lambda d, a: d.fill(a[4:].view(np.float32)[:0], 1), RegistrationError, "not empty"),
     (lambda d, a: d.fill(a[:64].view(np.float64), 0.1), BatchError, "repeat every 4 bytes"),
+    *((lambda d, a, kind=kind, value=value: d.fill(a[:64].view(kind), value), BatchError,
+       "value must be a number that ") for kind, value in (
+        ("i4", 3.7), ("u1", 300.0), ("u1", np.int64(300)), ("u1", np.int64(-1)), ("i4", np.nan),
+        ("i2", np.float32(1e9)), ("i4", "3"), ("u1,u1,u2", 7), ("f4", 1e39), ("f2", 7e4))),
 ])
 def test_what_spans_cannot_be(device, tables, call, wrong, message):
     memory = random_bytes(256, 4)
@@ -109,3 +113,16 @@ def test_tensors(device):
     buffer = torch.from_numpy(hotrow.empty(128, np.uint8)).view(torch.bfloat16)
     device.fill(buffer, 1.5)
     assert (buffer == 1.5).all()
+    registered = device.register(buffer)
+    device.fill(registered, -2)
+    assert (buffer == -2).all()
+    device.fill(buffer, float("inf"))
+    for value in 1e39, torch.tensor(1e39, dtype=torch.float64):
+        with pytest.raises(BatchError, match="out of range"):
+            device.fill(buffer, value)
+    assert (buffer == float("inf")).all()
+    octets = torch.from_numpy(hotrow.empty(64, np.uint8))
+    device.fill(octets, 255)
+    with pytest.raises(BatchError, match="must be a number that uint8 holds"):
+        device.fill(octets, -1)
+    assert (octets == 255).all()

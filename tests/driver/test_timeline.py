@@ -116,3 +116,13 @@ def test_a_link_without_rate(device):
     assert hotrow.Timeline(device, link_gbps=0.5).link_gbps == 0.5
     with pytest.raises(hotrow.Error, match="above 0 GB/s, not 0"):
         hotrow.Timeline(device, link_gbps=0)
+
+
+def test_a_timeline_within_another(device):
+    with hotrow.Timeline(device) as outer:
+        with hotrow.Timeline(device) as inner:
+            device.split(IDS)
+        device.split(IDS)
+    assert (len(outer._commands), len(inner._commands)) == (2, 1)
+    assert not set(vars(device.transport)) & {"wait", "write_register", "read_register"}
+    device.split(IDS)

@@ -1,5 +1,6 @@
 """The map of ids: full maps, threads, estimates, exports, initial rows, and what is refused."""
 
+import json
 import tracemalloc
 
 import numpy as np
@@ -221,6 +222,41 @@ def test_a_damaged_state_is_refused(tmp_path):
     for path in (tmp_path / "other", tmp_path / "absent", tmp_path / "cut"):
         with pytest.raises(Error, match="no map of ids"):
             IdMap.load(path)
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    with pytest.raises(Error, match="no map of ids"):
+        IdMap.load(tmp_path / "array.npy")
+
+
+@pytest.mark.parametrize("name, value", [
+    ("batch", -1), ("batch", "3"), ("batch", 2.5), ("first", "0"), ("first", 9), ("bar", None),
+    ("default_lookups", -1), ("first_rows", True)])
+def test_a_number_of_a_state_that_cannot_be_is_refused(name, value):
+    tested = IdMap(9)
+    tested.plan([1, 2])
+    good = tested.state()
+    settings = json.loads(bytes(good["settings"])) | {name: value}
+    with pytest.raises(Error):
+        IdMap.from_state(good | {"settings": np.frombuffer(json.dumps(settings).encode(), "u1")})
+
+
+@pytest.mark.parametrize("rows", [[9], [-1], [1.5], ["a"], 3])
+def test_counts_of_what_is_no_row_are_refused(rows):
+    with pytest.raises(BatchError):
+        IdMap(9).counts(rows)
+
+
+def test_a_block_in_which_a_map_grows_may_look_ids_up():
+    tested = IdMap(3)
+    rows = tested.plan([5, 6]).rows
+    with tested.growing() as after:
+        assert after == 6 and (tested.find([5, 6]) == rows).all()
+
+
+@pytest.mark.parametrize("ids, dim, seed", [([1], 0, 0), ([1], -4, 0), ([0.5], 4, 0),
+                                            ([1 << 63, -1], 4, 0), (["a"], 4, 0)])
+def test_initial_rows_of_what_has_none(ids, dim, seed):
+    with pytest.raises(BatchError):
+        initial_rows(ids, dim, seed)
 
 
 @pytest.mark.parametrize("make", [
@@ -265,7 +301,7 @@ def test_the_largest_map():
 def test_numbers_of_numpy_are_settings(tmp_path):
     policies = LeastCount(np.int64(2), np.uint32(9)), Expiry(np.int8(3), cap=np.int64(4))
     for admission in (policies[0], Probability(np.float32(0.5))):
-        tested = IdMap(9, admission, policies[1])
+        tested = IdMap(np.int64(9), admission, policies[1], seed=np.int64(-3))
         tested.plan([1])
         tested.save(tmp_path / "map.npz")
         loaded = IdMap.load(tmp_path / "map.npz")

@@ -330,3 +330,19 @@ def test_integers_of_both_bases():
     cells = polars.Series(["10", None, "-1", " 7 "])
     assert files.integers(cells, "c", 1).tolist() == [10, -1, -1, 7]
     assert files.integers(cells, "c", 1, base=16).tolist() == [16, -1, -1, 7]
+
+
+@pytest.mark.parametrize("options", [
+    {"hash_rows": 0}, {"hash_rows": -5}, {"hash_rows": (1 << 32) + 1}, {"any_ids": 0},
+    {"any_ids": -3}], ids=str)
+def test_a_table_of_so_many_rows_cannot_be(options):
+    with pytest.raises(TraceError, match=r"is 1 to 2\*\*32, the rows of a table, not "):
+        open_trace("sample", ids=["item"], label="clicked", **options)
+
+
+@pytest.mark.parametrize("spec, options", [
+    ("zipf:1", {"seed": -1}), ("single", {"table_rows": 0}), ("single", {"table_rows": 1 << 40}),
+    ("uniform", {"tables": 0})])
+def test_a_generated_trace_that_cannot_be(spec, options):
+    with pytest.raises(TraceError):
+        open_trace(spec, **options)

@@ -55,7 +55,8 @@ class Arithmetic:
         mode : str
             "sum", or "mean": the sum, weighted or not, divided by the bag's number of rows.
         out : Buffer, numpy.ndarray or torch tensor [n, dim], optional
-            Receives bag i at out[slots[i]], or at out[i]; memory of its own when absent.
+            Receives bag i at out[slots[i]], or at out[i]; memory of its own when absent. It lies
+            apart from the rows.
         slots : integers [bags], optional
             Distinct places in `out`.
 
@@ -65,7 +66,8 @@ class Arithmetic:
             `out`, or an array of the bags in order.
         """
         self._check(Opcode.POOL)
-        flags, listed, commands = _choice(mode, MODES, "mode"), row_list(rows), self._commands
+        flags, commands = _choice(mode, MODES, "mode"), self._commands
+        listed = row_list(rows, commands.tables)
         tables = self._rows.tables(listed, with_state=False)
         table = tables[0]
         bags = bag_lengths(lengths, offsets, len(listed))
@@ -136,7 +138,8 @@ class Arithmetic:
             Places in `gradients`, such as the bag of each row.
         """
         self._check(Opcode.UPDATE)
-        flags, listed = _choice(optimizer, OPTIMIZERS, "optimizer"), row_list(rows)
+        flags = _choice(optimizer, OPTIMIZERS, "optimizer")
+        listed = row_list(rows, self._commands.tables)
         rates = {"lr": _float_bits(lr, "lr"), "eps": _float_bits(eps, "eps")}
         tables = self._rows.tables(listed, with_state=bool(flags))
         table, commands = tables[0], self._commands
@@ -198,15 +201,18 @@ class Arithmetic:
 
 
 def _choice(name: str, known: Mapping[str, F], what: str) -> F:
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise BatchError(f"{what} must be {' or '.join(map(repr, known))}, not {name!r}")
     return known[name]
 
 
 def _float_bits(value: float, what: str) -> int:
     """The bits of a number as float32."""
-    with np.errstate(over="ignore"):
-        number = np.float32(value)
+    try:
+        with np.errstate(over="ignore"):
+            number = np.float32(np.nan if isinstance(value, str) else float(value))
+    except (TypeError, ValueError, OverflowError):
+        number = np.float32(np.nan)
     if not np.isfinite(number):
         raise BatchError(f"{what} must be a finite number in float32, not {value!r}")
     return int(number.view(np.uint32))

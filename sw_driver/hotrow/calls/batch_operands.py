@@ -34,11 +34,13 @@ class StagedBatch:
         self._held, self._lock = held, lock
         self._users: set[Held] = set()
         self._released = False
-        self._counted: set[int] = set()  # commands whose lookups were counted
+        self._counted: set[Held] = set()  # of commands whose lookups were counted
 
-    def use(self, held: Held) -> None:
-        """Keep the batch until a command has completed."""
+    def use(self, held: Held, lock: RLock) -> None:
+        """Keep the batch until a command of the device with that lock has completed."""
         if held is not self._held:
+            if lock is not self._lock:
+                raise BatchError("the batch was staged for another device: stage it for this one")
             if self._released:
                 raise BatchError("the staged batch was released: stage it again")
             held.at_end(self._end_use, held)
@@ -51,11 +53,10 @@ class StagedBatch:
             if not self._users:
                 self._held.release()
 
-    def first_count(self, completion: Completion) -> bool:
-        """Whether a command's lookups are counted for the first time."""
-        number = completion["sequence"]
-        first = number not in self._counted
-        self._counted.add(number)
+    def first_count(self, held: Held) -> bool:
+        """Whether the lookups of the command that holds `held` are counted for the first time."""
+        first = held not in self._counted
+        self._counted.add(held)
         return first
 
     def _end_use(self, held: Held) -> None:
@@ -93,7 +94,7 @@ class BatchOperands:
         """
         commands, geometry = self._commands, self._commands.geometry
         if isinstance(batch, StagedBatch):
-            batch.use(held)  # these commands read ids, and no row
+            batch.use(held, commands.lock)  # these commands read ids, and no row
             return batch
         if not isinstance(batch, Batch):
             batch = Batch.dense(batch)
@@ -115,6 +116,8 @@ class BatchOperands:
 
     def hold(self, batch: BatchLike) -> StagedBatch:
         """Check a batch and put it where the device finds it, until its `release`."""
+        if isinstance(batch, StagedBatch):
+            raise BatchError("the batch is staged: commands take it as it is")
         held = Held()
         with self._commands.lock:
             self._commands.check_open()
@@ -135,10 +138,10 @@ class BatchOperands:
             raise staged.batch.refusal(completion["error_index"], staged.tables)
         self._commands.check(completion)
 
-    def count(self, staged: StagedBatch, completion: Completion) -> None:
+    def count(self, staged: StagedBatch, completion: Completion, held: Held) -> None:
         """The counters hold the lookups of a batch, unless its command was refused."""
         served = completion["status"] in (Status.OK, Status.ROW_OUT_OF_RANGE)
-        if served and staged.first_count(completion):
+        if served and staged.first_count(held):
             numbers = staged.tables.numbers
             self.observed[numbers[0]:numbers[-1] + 1] += staged.batch.column_lookups
             self._commands.tables.in_counters.update(numbers)

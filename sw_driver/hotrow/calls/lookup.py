@@ -45,7 +45,7 @@ class Lookup:
             staged = self._batches.stage(batch, held)
 
             def finish(c: Completion) -> Observation:
-                self._batches.count(staged, c)
+                self._batches.count(staged, c, held)
                 self._batches.check(staged, c)
                 return observation(c)
 
@@ -116,7 +116,7 @@ class Lookup:
         self._check_slots(k, "k")
 
         def result(counted: HotRows) -> HotRows:
-            order = np.argsort(-counted.count.astype(np.int64), kind="stable")
+            order = np.argsort(-counted.count.astype(np.int64), kind="stable")[:k]
             hot = HotRows(counted.table[order], counted.row[order], counted.count[order],
                           counted.cycles)
             if not whole_tables:
@@ -144,8 +144,10 @@ class Lookup:
         BatchError
             If a row does not exist; the counters keep their contents.
         """
-        rows, count = row_list(counted), vector(counted.count, "counts")
         geometry, tables = self._commands.geometry, self._commands.tables
+        if not isinstance(counted, HotRows):
+            raise BatchError(f"expected the result of counts(), not {type(counted).__name__}")
+        rows, count = row_list(counted, tables), vector(counted.count, "counts")
         if len(count) != len(rows) or (count < 0).any() or (count > NO_SLOT).any():
             wrong = count[(count < 0) | (count > NO_SLOT)][:1].tolist()
             raise BatchError(f"counts must be 0 to {NO_SLOT}, one for each of {len(rows)} rows, "
@@ -185,9 +187,10 @@ class Lookup:
         Raises
         ------
         BatchError
-            If there are more rows than slots, or one does not exist; no row is installed then.
+            If there are more rows than slots, or one does not exist; no row is installed then, or
+            with `check_ids` off the others are.
         """
-        flags, listed = 0, row_list(rows)
+        flags, listed = 0, row_list(rows, self._commands.tables)
         if policy is not None:
             self._planner.check("a policy")
             flags = policy_flags(policy)
@@ -204,7 +207,7 @@ class Lookup:
         ----------
         rows : HotRows, RowList or (table, row)
         """
-        listed = row_list(rows)
+        listed = row_list(rows, self._commands.tables)
         if not len(listed):
             return Future.of(Removed(np.empty(0, np.uint32), 0, 0, 0))
         return self._edit_directory(Opcode.REMOVE, listed, lambda c, slots: Removed(
@@ -245,7 +248,7 @@ class Lookup:
 
             def finish(c: Completion) -> Split:
                 if observe:
-                    self._batches.count(staged, c)
+                    self._batches.count(staged, c, held)
                 self._batches.check(staged, c)
                 popular, unique = c["popular"], c["unique"]
                 order = np.empty(samples, np.int64)
@@ -272,6 +275,8 @@ class Lookup:
                     raise BatchError(
                         f"the counters may hold rows of the table that had the number "
                         f"{each.number} before {each.name!r}: call clear_counters() first")
+            if tables.stale_counts:  # rows that the result leaves out may have higher counts
+                k = commands.geometry.counter_entries
             found = commands.results.lease(k * HARVEST_ENTRY.itemsize, held)
 
             def finish(c: Completion) -> HotRows:

@@ -39,7 +39,8 @@ class Mover:
             Of tables with one dim, element type and state size.
         out : Buffer, numpy.ndarray or torch tensor [n, dim], optional
             Receives row i at out[slots[i]], or at out[i]; memory of its own when absent. The device
-            writes rows that are not padded there directly; the base must then be a multiple of 16.
+            writes rows that are not padded there directly; the base must then be a multiple of 16,
+            and the memory apart from that of the rows.
         slots : integers [rows], optional
             Distinct places in `out` and `state_out`.
         state_out : Buffer, numpy.ndarray or torch tensor [n] or [n, m], optional
@@ -50,7 +51,7 @@ class Mover:
         numpy.ndarray [n, dim]
             `out`, or an array of the rows in the order of the list.
         """
-        listed, commands = row_list(rows), self._commands
+        listed, commands = row_list(rows, self._commands.tables), self._commands
         tables = self._rows.tables(listed, with_state=state_out is not None)
         table, count = tables[0], len(listed)
         arrays = _slot_arrays(table, ("out", out), ("state_out", state_out), writable=True)
@@ -111,7 +112,7 @@ class Mover:
         state : Buffer, numpy.ndarray or torch tensor [n] or [n, m], optional
             The rows' optimizer state, in the same manner.
         """
-        listed, commands = row_list(rows), self._commands
+        listed, commands = row_list(rows, self._commands.tables), self._commands
         tables = self._rows.tables(listed, with_state=state is not None)
         table, count = tables[0], len(listed)
         arrays = _slot_arrays(table, ("values", values), ("state", state), writable=False)

@@ -149,7 +149,7 @@ class Planner:
             def finish(c: Completion) -> Plan:
                 numbers.note(c, planned)
                 if observe:
-                    self._batches.count(staged, c)
+                    self._batches.count(staged, c, held)
                 commands.tables.in_directory.update(staged.tables.numbers)
                 plan = None
                 if c["status"] in _PLANNED:
@@ -249,7 +249,7 @@ class Planner:
 
 def policy_flags(policy: str) -> int:
     """Bits of a policy in a command's flags."""
-    if policy not in _POLICIES:
+    if not isinstance(policy, str) or policy not in _POLICIES:
         raise BatchError(f"policy must be {', '.join(map(repr, _POLICIES))}, not {policy!r}")
     return _POLICIES[policy]
 

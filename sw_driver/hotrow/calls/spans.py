@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -61,17 +62,13 @@ class Spans:
             every 4 bytes, like those of 0.
         """
         array, (_, size) = _contiguous(buffer, "buffer", writable=True)
-        one: Any
+        source = buffer.source if isinstance(buffer, Buffer) else buffer
         try:
-            # NumPy would take None for NaN, and the real part of a complex number.
-            (complex if array.dtype.kind == "c" else float)(value)
-            with np.errstate(over="raise"):  # a tensor may be of bfloat16
-                one = (buffer.new_full((1,), value) if is_tensor(buffer)
-                       else np.full(1, value, array.dtype))
+            one = _element(source, array.dtype, value)
         except (TypeError, ValueError, ArithmeticError, RuntimeError) as refusal:
             raise BatchError(f"value must be a number that {array.dtype} holds, not {value!r}: "
                              f"{refusal}") from refusal
-        octets = np.resize(as_array(one).view(np.uint8), max(4, array.itemsize))
+        octets = np.resize(one.view(np.uint8), max(4, array.itemsize))
         words = np.unique(octets.view("<u4"))
         if len(words) > 1:
             raise BatchError(f"{value!r} as {array.dtype} does not repeat every 4 bytes: the "
@@ -81,6 +78,26 @@ class Spans:
             return self._commands.submit(
                 Opcode.FILL, {"count": size, "value": int(words[0]), "destination": where},
                 self._commands.done, held)
+
+
+def _element(source: Array, dtype: np.dtype[Any], value: Any) -> NDArray[Any]:
+    """A number as one element of an array or tensor, whose type in NumPy is `dtype`."""
+    if dtype.kind == "V" or isinstance(value, str | bytes):
+        raise TypeError("expected one number for an element that is one")
+    # NumPy would take None for NaN, and the real part of a complex number.
+    number = complex(value) if dtype.kind == "c" else float(value)
+    if is_tensor(source) and source.dtype.is_floating_point:  # NumPy has no bfloat16
+        one = as_array(source.new_full((1,), value)).view(np.uint8)
+        beyond = as_array(source.new_full((1,), math.copysign(math.inf, value))).view(np.uint8)
+        if math.isfinite(value) and np.array_equal(one, beyond):
+            raise OverflowError("it is out of range")
+        return one
+    if dtype.kind in "iu":
+        if not float(value).is_integer():
+            raise ValueError("it is not a whole number")
+        return np.full(1, int(value), dtype)  # which refuses what is out of range
+    with np.errstate(over="raise"):
+        return np.full(1, number, dtype)
 
 
 def _contiguous(value: Buffer | Array, what: str,

@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,8 @@ class HotBudget:
             raise ValueError(f"expected bytes such as 512MB, or a share of the rows such as 20%, "
                              f"not {text!r}")
         number, unit, asked = float(match[1]), match[2], f"--hot-budget {text}"
+        if not isfinite(number):
+            raise ValueError(f"no memory has so many bytes: {text!r}")
         if unit != "%":
             return cls(asked, bytes=int(number * _UNITS[unit]))
         if number > 100:

@@ -7,7 +7,8 @@ from .generated import Opcode, Status
 
 
 class Error(Exception):
-    """Base of every error that the driver raises on purpose."""
+    """Base of the errors that the driver raises on purpose, but for a TypeError where it expects a
+    whole number."""
 
 
 class TransportError(Error):

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..contract.errors import BatchError
+from ..operands.integers import whole
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _OFFSET, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 
@@ -54,14 +57,21 @@ def initial_rows(ids: NDArray[np.uint64], dim: int, seed: int,
     -------
     float32[n, dim]
 
+    Raises
+    ------
+    BatchError
+
     Examples
     --------
     >>> bool((initial_rows([3, 9], 4, seed=1)[1] == initial_rows([9], 4, seed=1)[0]).all())
     True
     """
+    ids, dim, seed = np.asarray(ids), whole(dim, "dim"), whole(seed, "the seed")
+    if dim < 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise BatchError(f"expected ids as integers of 64 bits and a dim of 1 or more, got "
+                         f"{ids.dtype} and dim {dim}")
     bound = dim ** -0.5 if bound is None else bound
-    start = mixed(np.asarray(ids).astype(np.uint64) ^ mixed(np.array([seed & (1 << 64) - 1],
-                                                                     np.uint64)))
+    start = mixed(ids.astype(np.uint64) ^ mixed(np.array([seed & (1 << 64) - 1], np.uint64)))
     columns = np.arange(1, dim + 1, dtype=np.uint64) * _GOLDEN
     words = mixed(start[:, None] + columns)
     unit = (words >> np.uint64(40)).astype(np.float32) * np.float32(2 ** -23) - np.float32(1)

@@ -64,7 +64,8 @@ class IdMap:
     Row 0 is the default row: ids read it, and train it, until they get a row of 1 to rows - 1. The
     same batches give the same rows with any number of threads. Calls may come from any thread.
 
-    It takes `ROW_BYTES` a row, and those of the sketch of `LeastCount`.
+    It takes `ROW_BYTES` a row, those of the sketch of `LeastCount`, and 24 bytes for each event of
+    `log` until `log.forget`.
 
     Parameters
     ----------
@@ -108,14 +109,15 @@ class IdMap:
 
     def __init__(self, rows: int, admission: LeastCount | Probability | None = None,
                  expiry: Expiry | None = None, seed: int = 0, threads: int | None = None):
+        rows = whole("the number of rows", rows)
         check_policies(rows, admission, expiry)
         if threads is not None and whole("threads of a lookup", threads) < 1:
             raise Error(f"a lookup has at least one thread, not {threads}")
         self.admission, self.expiry, self.threads = admission, expiry, threads
-        self.seed, self.first_rows = seed & (1 << 64) - 1, rows
+        self.seed, self.first_rows = whole("the seed", seed) & (1 << 64) - 1, rows
         self.batch, self.completed, self.default_lookups = 0, 0, 0
         self.log = EventLog()
-        self._index, self._lock = id_index(rows, self.seed), threading.Lock()
+        self._index, self._lock = id_index(rows, self.seed), threading.RLock()
         width = admission.width if isinstance(admission, LeastCount) else 0
         self._sketch = np.zeros((SKETCH_ROWS, width), np.uint16)
         self._bar = 0  # ids of higher counts get rows
@@ -140,7 +142,7 @@ class IdMap:
 
         Parameters
         ----------
-        ids : integers of any shape
+        ids : integers, of one dimension or more
             NumPy array, tensor or list; a negative id is its 64 bits.
 
         Raises
@@ -203,7 +205,7 @@ class IdMap:
 
     @contextmanager
     def growing(self) -> Iterator[int]:
-        """`grow` before a block, and undo it if the block fails."""
+        """`grow` before a block, which must not plan, and undo it if the block fails."""
         if self.expiry is not None and self.expiry.cap is not None:
             raise Error(f"at most {self.expiry.cap} ids have a row, by the cap of the expiry: more "
                         f"rows have no use. Leave the cap out for a map that grows")
@@ -226,8 +228,19 @@ class IdMap:
 
     def counts(self, rows: ArrayLike) -> NDArray[np.int64]:
         """Lookups of some rows since their ids got them, with `LeastCount` those that it estimated
-        before, too; halved by sweeps; at most 2^31."""
-        return np.minimum(self._index.state["count"][np.asarray(rows, np.int64)].astype(np.int64),
+        before, too; halved by sweeps; at most 2^31.
+
+        Raises
+        ------
+        BatchError
+            These are no rows of the table.
+        """
+        places = _keys(rows)
+        if places.max(initial=0) >= self.table_rows:
+            raise BatchError(f"a map of {self.table_rows} rows has rows 0 to "
+                             f"{self.table_rows - 1}: got {int(places.view(np.int64).max())} or "
+                             f"a negative row")
+        return np.minimum(self._index.state["count"][places.astype(np.int64)].astype(np.int64),
                           MOST_COUNT)
 
     def digest(self) -> str:
@@ -288,14 +301,18 @@ class IdMap:
                        settings["expiry"] and Expiry(**settings["expiry"]), settings["seed"],
                        threads)
             index, fresh, free = made._index, len(state["ids"]), np.asarray(state["free"])
-            made.batch = made.completed = settings["batch"]
-            made.default_lookups = settings["default_lookups"]
-            made.first_rows, made._bar = settings["first_rows"], settings["bar"]
+            numbers = {name: whole(name, settings[name]) for name in (
+                "batch", "default_lookups", "first_rows", "bar", "first")}
+            if min(numbers.values()) < 0 or numbers["first"] > numbers["batch"]:
+                raise ValueError(f"numbers that cannot be, {numbers}")
+            made.batch = made.completed = numbers["batch"]
+            made.default_lookups = numbers["default_lookups"]
+            made.first_rows, made._bar = numbers["first_rows"], numbers["bar"]
             for name, part in (("id", "ids"), ("count", "counts"), ("last", "last")):
                 index.state[name][:fresh] = state[part]
             index.free[:len(free)] = free
             made._sketch[:] = state["sketch"]
-            made.log.first = settings["first"]
+            made.log.first = numbers["first"]
             events = np.asarray(state["events"])
             for run in np.split(events, np.flatnonzero(np.diff(events["batch"])) + 1):
                 made.log.append(int(run["batch"][0]) if len(run) else 0, run["kind"], run["id"],
@@ -326,7 +343,7 @@ class IdMap:
         try:
             with np.load(path, allow_pickle=False) as state:
                 return cls.from_state(state, threads)
-        except (OSError, ValueError, EOFError, BadZipFile) as error:
+        except (OSError, ValueError, TypeError, EOFError, RuntimeError, BadZipFile) as error:
             raise Error(f"{path} is no map of ids ({error}): give it what save() wrote") from error
 
     def _items(self, since: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -403,12 +420,13 @@ class IdMap:
 def _keys(ids: Any) -> NDArray[np.uint64]:
     """Ids as their 64 bits."""
     try:
-        array = listed(ids if len(ids) else np.empty(np.shape(ids), np.int64))
+        array = listed(ids)
+        array = array if array.size else np.empty(array.shape, np.int64)
     except (TypeError, ValueError):
         raise BatchError(f"expected ids as an array of integers, got {type(ids).__name__}"
                          ) from None
-    if array.dtype.kind not in "iu":
-        raise BatchError(f"expected ids as integers of at most 64 bits, got {array.dtype}: "
-                         f"hotrow.torch.ids_of makes ids of strings")
+    if array.dtype.kind not in "iu" or not array.ndim:
+        raise BatchError(f"expected an array of integers of at most 64 bits, got {array.dtype} of "
+                         f"shape {array.shape}: hotrow.torch.ids_of makes ids of strings")
     return np.ascontiguousarray(array if array.dtype == np.uint64 else
                                 array.astype(np.int64).view(np.uint64))

@@ -69,11 +69,11 @@ class Expiry:
     """Which rows are freed at a sweep, and for an id that needs a row when none is free.
 
     A row of a batch that is not done is never freed. The scan for an id that needs a row frees 1/64
-    of the cap. Where several rows may go, the one with the oldest last lookup goes first, then the
-    one with the least count, then the lowest row. With `below` and without `age` the count decides
-    first; with `LeastCount` an id then takes a row only from one of a lower count, and else is
-    counted further (as in TinyLFU: G. Einziger, R. Friedman and B. Manes, "TinyLFU: A highly
-    efficient cache admission policy", 2017).
+    of the cap, or as many rows as are lacking if those are more. Where several rows may go, the one
+    with the oldest last lookup goes first, then the one with the least count, then the lowest row.
+    With `below` and without `age` the count decides first; with `LeastCount` an id then takes a row
+    only from one of a lower count, and else is counted further (as in TinyLFU: G. Einziger, R.
+    Friedman and B. Manes, "TinyLFU: A highly efficient cache admission policy", 2017).
 
     Parameters
     ----------

@@ -48,6 +48,8 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """An uninitialised C-contiguous array whose first byte lies on a multiple of 64."""
     dtype = np.dtype(dtype)
     shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
+    if any(size < 0 for size in shape):
+        raise RegistrationError(f"an array has 0 elements or more in each dimension, not {shape}")
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     memory = np.empty(size + LIST_ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % LIST_ALIGNMENT
@@ -194,8 +196,10 @@ class Buffer:
 
     Attributes
     ----------
-    array : numpy.ndarray
+    source : numpy.ndarray or torch tensor
         The memory as the caller gave it.
+    array : numpy.ndarray
+        On that memory.
     handle : int or None
         Number of the region; None while it is not registered.
     writable : bool
@@ -211,7 +215,7 @@ class Buffer:
     """
 
     def __init__(self, name: str, source: Any, writable: bool):
-        self.name = name
+        self.name, self.source = name, source
         self.array = memory_of(source, name)
         self.host, self.nbytes = span(self.array)
         if self.host % ROW_ALIGNMENT:

@@ -169,7 +169,7 @@ class CardMemory:
         Raises
         ------
         HostWriteError
-            The host wrote to one of them, which is unchanged.
+            The host wrote to one of them, which is unchanged; the others are up to date.
         """
         self._fetch_on_card(None if address is None else self._at(address)[0], adopt=False)
 
@@ -179,7 +179,7 @@ class CardMemory:
         Raises
         ------
         HostWriteError
-            Host and card wrote to the same four bytes.
+            Host and card wrote to the same four bytes; other arrays are up to date on the host.
         """
         self._fetch_on_card(None, adopt=True)
         self.access.finish([request for address, array in self._on_card()
@@ -187,20 +187,18 @@ class CardMemory:
 
     def _fetch_on_card(self, home: int | None, adopt: bool) -> None:
         self._note_written()
+        refused = []
         for address, array in self._on_card():
-            if home not in (None, address):
-                continue
-            parts = self._read_parts(self._pieces(address, array))
-            changes = _changes(array)
-            if changes and not adopt:
-                raise HostWriteError(address, *changes[0])
-            for found, held, host, at in parts if changes else ():
-                both = _words(found != held) & _words(host != held)
-                if both.any():
-                    word = at + _WORD * int(both.argmax())
-                    raise HostWriteError(address, word, word + _WORD, both=True)
-            _merge(parts)
-            array.written.clear()
+            if home in (None, address):
+                parts = self._read_parts(self._pieces(address, array))
+                wrong = _refusal(address, array, parts, adopt)
+                if wrong is not None:
+                    refused.append(wrong)
+                    continue
+                _merge(parts)
+                array.written.clear()
+        if refused:
+            raise refused[0]
 
     def _on_card(self) -> list[tuple[int, _Array]]:
         """(address, array) of each of owner "card" that was sent."""
@@ -263,6 +261,20 @@ class CardMemory:
         """The array in whose copy an address lies: (its address, _Array)."""
         return next((home, array) for home, array in self._arrays.items()
                     if 0 <= address - home < array.octets.size)
+
+
+def _refusal(address: int, array: _Array, parts: Iterable[_Part],
+             adopt: bool) -> HostWriteError | None:
+    """The error about what the host wrote to an array, with `adopt` where the card wrote, too."""
+    changes = _changes(array)
+    if changes and not adopt:
+        return HostWriteError(address, *changes[0])
+    for found, held, host, at in parts if changes else ():
+        both = _words(found != held) & _words(host != held)
+        if both.any():
+            word = at + _WORD * int(both.argmax())
+            return HostWriteError(address, word, word + _WORD, both=True)
+    return None
 
 
 def _merge(parts: Iterable[_Part]) -> None:

@@ -121,7 +121,7 @@ def open_transport(spec: str, **options: Any) -> Transport:
                              f"it takes {', '.join(signature.parameters)}") from wrong
     try:
         transport: Transport = factory(**options)
-    except (ValueError, OSError, RuntimeError) as refusal:
+    except (TypeError, ValueError, OSError, RuntimeError) as refusal:
         text = (f"{address}: {refusal.strerror}; check the address, and that the card is connected"
                 if isinstance(refusal, OSError) and address else str(refusal))
         raise TransportError(f"transport {name!r}: {text}") from refusal

@@ -43,7 +43,7 @@ class Batch:
         self.ids, self.lengths = ids, lengths
         self.samples, self.table_count = samples, table_count
         self.tables = None if tables is None else tuple(tables)
-        self.feature_major = feature_major
+        self.feature_major = bool(feature_major)
         self.checked: tuple[int, ...] = ()
         if self.lookups == 0:
             raise BatchError(f"empty batch: no ids in {samples} samples of {table_count} columns")

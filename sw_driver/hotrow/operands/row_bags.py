@@ -33,7 +33,7 @@ def bag_lengths(lengths: ArrayLike | None, offsets: ArrayLike | None,
     if offsets is not None:
         starts = vector(offsets, "offsets").astype(np.int64)
         ends = np.r_[starts[1:], count]
-        if count and (not len(starts) or starts[0]):
+        if (count and not len(starts)) or starts[:1].any():
             raise BatchError(f"offsets must begin with 0, the first row of the first bag, not with "
                              f"{starts[0] if len(starts) else 'nothing'}")
         wrong = np.flatnonzero(ends < starts)

@@ -17,18 +17,21 @@ Rows: TypeAlias = RowList | tuple[Table | ArrayLike, ArrayLike]
 _LARGEST = 0xFFFF_FFFF
 
 
-def row_list(rows: Rows) -> RowList:
+def row_list(rows: Rows, tables: Tables) -> RowList:
     """`rows` as two uint32 arrays of one length.
 
     Parameters
     ----------
     rows : HotRows, RowList or (table, row)
         `row` is integers [n]; `table` integers [n], or one Table or number for all.
+    tables : Tables
 
     Raises
     ------
     BatchError
         If they are not integers, or not of one length, or beyond 32 bits.
+    RegistrationError
+        If a Table is not registered with this device.
     """
     table: Any
     row: Any
@@ -45,7 +48,7 @@ def row_list(rows: Rows) -> RowList:
                 f"{type(rows).__name__}") from wrong
     row = vector(row, "rows")
     if isinstance(table, Table):
-        table = table.number
+        table = tables.check(table).number
     table = integers(table, "tables of the rows")
     table = np.full(len(row), table) if table.ndim == 0 else vector(table, "tables of the rows")
     if len(table) != len(row):
@@ -96,7 +99,7 @@ def check_distinct(rows: RowList, tables: Tables) -> None:
 def tables_of(rows: RowList, tables: Tables) -> TableSet:
     """The tables that a list names, each once, their memory checked."""
     known = rows.tables
-    if known is not None and known.generation == tables.generation:
+    if known is not None and known.generation is tables.generation:
         known.check()
         return known
     unknown = rows.table >= len(tables.last_rows)

@@ -127,9 +127,10 @@ def _weights(source: Array, name: str, largest_row: int) -> tuple[Array, NDArray
     if len(array) > 1 << 32:
         raise RegistrationError(f"{name!r} has {len(array)} rows: the limit is 2**32")
     kind = str(source.dtype).removeprefix("torch.") if is_tensor(source) else array.dtype.name
-    if kind not in _ELEMENTS:
+    if kind not in _ELEMENTS or not array.dtype.isnative:
         raise RegistrationError(
-            f"the weights of {name!r} must be float32, float16 or bfloat16, not {kind}")
+            f"the weights of {name!r} must be float32, float16 or bfloat16, not {kind}"
+            + " in another byte order than the host's" * (not array.dtype.isnative))
     row = array.shape[1] * array.itemsize
     if _padded(row) > largest_row:
         raise RegistrationError(

@@ -38,10 +38,10 @@ class TableSet(tuple[Table, ...]):
 
     numbers: tuple[int, ...]
     buffers: tuple[Buffer, ...]
-    generation: int
+    generation: object
 
     @classmethod
-    def of(cls, tables: Iterable[Table], generation: int) -> TableSet:
+    def of(cls, tables: Iterable[Table], generation: object) -> TableSet:
         """A set of tables; `generation` is that of `Tables`."""
         found = cls(tables)
         found.numbers = tuple(table.number for table in found)
@@ -89,8 +89,8 @@ class Tables:
         Numbers of which the directory, or the counters, may hold rows.
     stale_counts : set of int
         Numbers of which the counters may hold rows of an earlier table.
-    generation : int
-        Changes when a table is unregistered or replaced.
+    generation : object
+        Another one after a table is unregistered or replaced, and of each device.
     """
 
     def __init__(self, registers: Registers, regions: Regions, geometry: Geometry):
@@ -100,7 +100,7 @@ class Tables:
         self.in_directory: set[int] = set()
         self.in_counters: set[int] = set()
         self.stale_counts: set[int] = set()
-        self.generation = 0
+        self.generation = object()
         self._resolved: tuple[Any, TableSet] | None = None  # the last tables of a batch
 
     def clear(self) -> None:
@@ -109,7 +109,7 @@ class Tables:
             self._commit(number, 0)
 
     def remove_all(self) -> None:
-        """Unregister every table."""
+        """Unregister every table, also those that commands under way use."""
         for table in self.registered:
             self._drop(table)
 
@@ -137,14 +137,14 @@ class Tables:
         ------
         RegistrationError
         """
-        self.check_unused(table)
+        self.settle(table)
         found = Table(table.number, table.name, weights, state, self._geometry.row_bytes)
         if found.rows < table.rows or found.kind != table.kind:
             raise RegistrationError(f"{found!r} cannot take the place of {table!r}: expected rows "
                                     f"and state of one kind, and as many rows or more")
         found.partition = table.partition
         self._place(found, table.on_card)
-        self.generation += 1
+        self.generation = object()
         for buffer in table.own_buffers:
             self._regions.drop(buffer)
         table.refresh = None
@@ -179,15 +179,23 @@ class Tables:
 
     def remove(self, table: Table) -> None:
         """Unregister a table and its memory."""
-        self.check_unused(table)
+        self.settle(table)
         self._drop(table)
 
-    def check_unused(self, table: Table) -> None:
-        """Raise RegistrationError unless `table` is registered and no command uses it."""
+    def settle(self, table: Table) -> None:
+        """Fetch what the card wrote to a table that is to be unregistered.
+
+        Raises
+        ------
+        RegistrationError
+            It is not registered, a command uses it, or the host wrote to its rows on the card.
+        """
         self.check(table)
         if any(buffer.uses for buffer in table.buffers):
             raise RegistrationError(
                 f"table {table.name!r} is in use by a command under way: take its result first")
+        for buffer in table.own_buffers:
+            self._regions.flush(buffer)
 
     def check(self, table: object) -> Table:
         """Raise RegistrationError unless `table` is registered here."""
@@ -282,11 +290,9 @@ class Tables:
         self._commit(table.number, TableCommitBits.VALID)
 
     def _drop(self, table: Table) -> None:
-        for buffer in table.own_buffers:
-            self._regions.flush(buffer)  # which may refuse
         self._commit(table.number, 0)
         self._tables[table.number] = self._resolved = None
-        self.generation += 1
+        self.generation = object()
         self.stale_counts |= self.in_counters & {table.number}
         self.last_rows[table.number] = -1
         for buffer in table.own_buffers:

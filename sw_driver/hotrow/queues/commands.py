@@ -10,7 +10,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..contract.errors import CommandError, DeviceError, TimeoutError, TransportError
+from ..contract.errors import (
+    CommandError,
+    DeviceError,
+    HostWriteError,
+    TimeoutError,
+    TransportError,
+)
 from ..contract.generated import (
     IDENTITY,
     QUEUE_OF,
@@ -76,7 +82,8 @@ class Commands:
     statistics : dict of int to list of int
         Completed commands and their cycles, by opcode.
     listeners : list of callable
-        Called with a queue's name and the completion record of each of its commands.
+        Called with a queue's name and the completion record of each of its commands. They may use
+        the device; an exception ends the call under way.
     submitted : int
         Commands so far.
     closed : bool
@@ -155,7 +162,7 @@ class Commands:
         ------
         DeviceError
         """
-        if name not in self.queues:
+        if not isinstance(name, str) or name not in self.queues:
             raise DeviceError(f"queue must be {' or '.join(map(repr, QUEUES))}, not {name!r}")
         return self.queues[name]
 
@@ -255,15 +262,23 @@ class Commands:
             self.give_up(why, timeout)
         except DeviceError:  # which can be left
             hangs = True
-        if self.regions.reaches_host and self.regions.on_card:
+        if self.regions.on_card:
             try:
                 if not hangs:
                     self.start()
-                self.regions.flush()  # which a device that hangs refuses, if there is anything
+                self._fetch_on_card()  # which a device that hangs refuses, if there is anything
                 if not hangs:
                     self.give_up(why, timeout)
             except (DeviceError, CommandError, TimeoutError) as error:
                 raise TransportError(str(error)) from error
+
+    def _fetch_on_card(self) -> None:
+        """Let the host have what the card wrote, also beside what the host wrote."""
+        try:
+            self.regions.flush()
+        except HostWriteError:
+            self.regions.upload()
+            raise
 
     def _account(self, queue: str, completion: Completion) -> None:
         count = self.statistics.setdefault(completion["opcode"], [0, 0])

@@ -64,8 +64,8 @@ class Future(Generic[T]):
         ------
         TimeoutError
             If the command has not completed by then; `result` may be called again.
-        BatchError, CommandError, DeviceError
-            If the command failed.
+        BatchError, CommandError, DeviceError, TransportError
+            If the command failed, or the device is gone.
         """
         if not self._done and self._queue is not None:
             self._queue.drive(self.ended, self.label, timeout)

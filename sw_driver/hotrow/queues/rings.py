@@ -47,6 +47,19 @@ class Settings:
     check_ids: bool = True
 
 
+def seconds(timeout: Any) -> float:
+    """A limit of a wait.
+
+    Raises
+    ------
+    DeviceError
+        It is no number, or below 0.
+    """
+    if not isinstance(timeout, int | float | np.number) or not timeout >= 0:
+        raise DeviceError(f"timeout must be 0 seconds or more, not {timeout!r}")
+    return float(timeout)
+
+
 class CommandQueue:
     """One in-order queue of the device.
 
@@ -168,7 +181,7 @@ class CommandQueue:
         ------
         TimeoutError, DeviceError
         """
-        timeout = self._settings.timeout if timeout is None else timeout
+        timeout = self._settings.timeout if timeout is None else seconds(timeout)
         deadline = time.monotonic() + timeout
         apart = self._registers.waits_apart
         while True:
@@ -222,7 +235,7 @@ class CommandQueue:
             first += count
 
     def _complete_first(self) -> None:
-        future = self._outstanding[0]
+        future, completion = self._outstanding[0], None
         if not future.ended():
             completion = _COMPLETION.read(self._completions, future.number % self._entries)
             if (completion["tag"], completion["sequence"]) != (
@@ -233,10 +246,11 @@ class CommandQueue:
                     f"overwritten; recover with Device.reset()"))
                 return
             future.complete(completion)
-            self._account(self.name, completion)
         future.held.release()
         self._completed = future.number + 1
         self._outstanding.popleft()
+        if completion is not None:
+            self._account(self.name, completion)  # which may use the device
 
     def _look_for_fault(self) -> None:
         if self._read("STATE") & QueueStateBits.FAULTED and self._fault is None:

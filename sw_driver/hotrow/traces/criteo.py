@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from . import files
 from .scaling import signed_log1p
-from .trace import StoredTrace, TraceError, rows_for_any
+from .trace import StoredTrace, TraceError, check_most_rows, rows_for_any
 
 DENSE = tuple(f"I{i}" for i in range(1, 14))
 CATEGORICAL = tuple(f"C{i}" for i in range(1, 27))
@@ -35,6 +35,8 @@ def open_criteo(path: str, hash_rows: int | None = None,
     ------
     TraceError
     """
+    check_most_rows("hash_rows", hash_rows)
+    check_most_rows("any_ids", any_ids)
     frame = files.read_text(path, header=False)
     expected = 1 + len(DENSE) + len(CATEGORICAL)
     if frame.width != expected:

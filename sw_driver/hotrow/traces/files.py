@@ -214,7 +214,7 @@ def ids(text: "polars.Series", name: str, first_line: int,
 
 
 def labels(text: "polars.Series", name: str, first_line: int) -> NDArray[np.float32]:
-    """Cells as labels, as float32[N] of 0 and 1, which may be written false and true."""
+    """Cells as labels, as float32[N] of 0 and 1, which may be written false, False, true, True."""
     numbers = _floats(text.replace(["true", "True", "false", "False"], ["1", "1", "0", "0"]))
     wrong = ~np.isin(numbers, (0.0, 1.0))
     if wrong.any():

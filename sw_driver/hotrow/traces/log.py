@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from . import files
 from .scaling import signed_log1p
-from .trace import Ids, StoredTrace, TraceError, rows_for_any
+from .trace import Ids, StoredTrace, TraceError, check_most_rows, rows_for_any
 
 if TYPE_CHECKING:  # which takes long to load
     import polars
@@ -92,7 +92,7 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
     rows : sequence of int, optional
         Rows of each table; default: the largest id of its column plus one.
     hash_rows : int, optional
-        The row of an id is the id modulo this number, so that ids of 64 bits serve.
+        The row of an id of 0 to 2**63 - 1 is the id modulo this number, 1 to 2**32.
     any_ids : int, optional
         Cells are integers or strings, whose ids are `files.any_ids`; most rows of a table.
 
@@ -104,6 +104,8 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
     ------
     TraceError
     """
+    check_most_rows("hash_rows", hash_rows)
+    check_most_rows("any_ids", any_ids)
     frame = files.read_text(path, header=True)
     there = ", ".join(frame.columns)
     if not ids:

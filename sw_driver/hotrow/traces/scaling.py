@@ -13,6 +13,7 @@ def signed_log1p(values: ArrayLike) -> NDArray[np.float32]:
     Parameters
     ----------
     values : float[...]
+        Finite, or NaN.
 
     Returns
     -------

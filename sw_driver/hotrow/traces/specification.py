@@ -50,6 +50,9 @@ def open_trace(spec: str, ids: Sequence[str] = (), label: str | None = None,
     ------
     TraceError
     """
+    if seed < 0 or tables < 1:
+        raise TraceError(f"a seed is 0 or more, and there is at least one table: got {seed} and "
+                         f"{tables}")
     kind, *arguments = spec.split(":")
     generators = {"zipf": _zipf, "drift": _drift, "uniform": _uniform, "single": _single,
                   "criteo-shape": _criteo}
@@ -108,7 +111,7 @@ def _uniform(spec: str, arguments: list[str], seed: int, tables: int, rows: int)
 def _single(spec: str, arguments: list[str], seed: int, tables: int, rows: int) -> Trace:
     if arguments:
         raise _malformed(spec, "single")
-    return SyntheticTrace(spec, [rows] * tables, None, seed=seed)
+    return SyntheticTrace(spec, [_rows(spec, arguments, rows)] * tables, None, seed=seed)
 
 
 def _criteo(spec: str, arguments: list[str], seed: int, tables: int, rows: int) -> Trace:

@@ -73,7 +73,8 @@ class SyntheticTrace(Trace):
     """Independent columns of skewed ids, normal dense features, and a planted signal.
 
     The log-odds of the label are the sum of a hidden weight per row of the smaller columns, a
-    hidden linear function of the dense features, and noise; about a quarter of the labels are 1.
+    hidden linear function of the dense features, and noise; about a quarter or a fifth of the
+    labels are 1, unless all lookups of a column have the same id.
 
     Parameters
     ----------

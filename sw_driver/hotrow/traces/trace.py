@@ -159,6 +159,12 @@ class StoredTrace(Trace):
         return (int(number) + 1 for number in largest)
 
 
+def check_most_rows(what: str, rows: int | None) -> None:
+    """Raise TraceError unless a table can have so many rows."""
+    if rows is not None and not 1 <= rows <= 1 << 32:
+        raise TraceError(f"{what} is 1 to 2**32, the rows of a table, not {rows}")
+
+
 def rows_for_any(ids: NDArray[np.int64], most: int) -> tuple[int, ...]:
     """Rows of a table for each column of ids int64[N, T]: one an id and the default row, at most
     `most`."""

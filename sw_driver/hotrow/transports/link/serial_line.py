@@ -209,6 +209,6 @@ def open_transport(address: str | None = None, preset: object = None, baud: int 
     """
     if not address:
         raise ValueError("no serial line was named: write it after a colon, uart:/dev/ttyUSB1")
-    if patience is None:
-        patience = max(_PATIENCE, _LARGEST_BITS / baud)
-    return LinkTransport("uart", SerialLine(address, baud), patience, tries)
+    line = SerialLine(address, baud)
+    patience = max(_PATIENCE, _LARGEST_BITS / baud) if patience is None else patience
+    return LinkTransport("uart", line, patience, tries)

@@ -10,7 +10,7 @@ from ...contract.generated import QUEUES, REGISTERS, Operation, QueueControlBits
 from ...memory.card_memory import Owner
 from ...memory.transport import check_octets
 from .memory_access import copies_over
-from .session import Channel, Request, Session
+from .session import Channel, Request, Session, expect
 
 _DOORBELLS = {REGISTERS[f"{queue.upper()}_TAIL"]: queue for queue in QUEUES}
 _COMPLETED = {REGISTERS[f"{queue.upper()}_COMPLETED"]: queue for queue in QUEUES}
@@ -63,7 +63,8 @@ class LinkTransport:
 
     def read_register(self, offset: int) -> int:
         """The 32-bit register at byte `offset`; if COMPLETED changed, memory is fetched first."""
-        answer = self._request(Operation.READ_REGISTER, offset, length=4).result()
+        answer = expect(self._request(Operation.READ_REGISTER, offset, length=4).result(),
+                        f"a read of register {offset:#x}")
         value = int.from_bytes(answer.payload, "little")
         queue = _COMPLETED.get(offset)
         if queue and value != self._completed[queue]:
