@@ -262,3 +262,25 @@ def test_a_call_with_other_ids_than_were_announced_has_its_own_rows(mode, change
         for found, table, column in zip(model(), rows, (ids[:, 0], change(ids[:, 1])),
                                         strict=True):
             assert torch.equal(found, table[column.long()])
+
+
+def test_a_handle_of_a_hook_removes_it_after_the_conversion():
+    model = nn.Sequential(nn.Embedding(10, 4))
+    handles = [model[0].register_forward_hook(lambda module, given, result: result * 0 + 7),
+               model[0].register_forward_pre_hook(lambda module, given: (given[0] * 0,))]
+    ids, rows = torch.tensor([[1, 2]]), model[0].weight.detach().clone()
+    with convert(model, mode="resident"):
+        assert (model(ids) == 7).all()
+        handles[0].remove()
+        assert (model(ids) == rows[0]).all()
+        handles[1].remove()
+        assert torch.equal(model(ids), rows[ids])
+
+
+def test_a_module_of_two_names_is_chosen_by_both_or_none():
+    model = nn.ModuleDict({"one": nn.Embedding(10, 4), "other": nn.Embedding(10, 4)})
+    model["again"] = model["one"]
+    with pytest.raises(Error, match="again and one are one module, and choose takes one of them"):
+        convert(model, choose=lambda name, bag: name != "again", mode="resident")
+    convert(model, choose=lambda name, bag: name != "other", mode="resident").close()
+    assert model["again"] is model["one"]

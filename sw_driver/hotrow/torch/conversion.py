@@ -9,7 +9,7 @@ from torch import nn
 
 from ..contract.errors import Error
 from .collection.bag_calls import joined_bags
-from .collection.collection import HotEmbeddingBagCollection, refuse_ranks
+from .collection.collection import FORWARD_HOOKS, HotEmbeddingBagCollection, refuse_ranks
 from .collection.embedding import HotEmbedding
 from .collection.embedding_bag import HotEmbeddingBag, check_convertible, refuse_any_ids
 from .features.configs import TableConfig
@@ -70,6 +70,12 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     staying = {name for name, bag in found.items() if bag.num_embeddings < min_rows
                or (choose is not None and not choose(name, bag))}
     found = {name: bag for name, bag in found.items() if name not in staying}
+    for name in staying:
+        twin = next((other for other, bag in found.items() if bag is model.get_submodule(name)),
+                    None)
+        if twin is not None:
+            raise Error(f"{name} and {twin} are one module, and choose takes one of them: let it "
+                        f"take both or none")
     if not found:
         raise Error(f"no bag of {type(model).__name__} was chosen: min_rows={min_rows} and "
                     f"choose leave out {', '.join(sorted(staying))}")
@@ -91,9 +97,8 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
         collection.contents.assign(config.name, weights)
         hot[bag] = _replacement(bag, collection, config.name).train(bag.training)
         hot[bag].requires_grad_(bag.weight.requires_grad)
-        for hooks in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
-                     "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):
-            getattr(hot[bag], hooks).update(getattr(bag, hooks))
+        for hooks in FORWARD_HOOKS:  # the same dicts, so that handles remove from them
+            hot[bag].__dict__[hooks] = getattr(bag, hooks)
     for bag, config in tables.items():  # for a reference elsewhere, as in a list
         bag.__dict__["forward"] = _refuse_call
         weight: Any = bag.weight

@@ -281,6 +281,10 @@ def joined_bags(modules: Mapping[str, HotEmbeddingBag], inputs: Mapping[str, Any
     if unknown:
         raise Error(f"the model has no HotEmbeddingBag {unknown[0]!r}: expected inputs of "
                     f"{', '.join(modules)}")
+    for name in inputs:  # another bag may have the same table
+        module = modules[name]
+        if module.training and module.rows.trains:
+            module.collection.calls.leaves[module.table] = module.rows
     grid = _joined_grid(modules, inputs)
     if grid is not None:
         return grid

@@ -40,9 +40,12 @@ from .table_view import TableView
 from .torchrec_tables import TorchRecTables
 from .trained_batches import TrainedBatches
 
-__all__ = ["MODES", "HotEmbeddingBagCollection"]
+__all__ = ["FORWARD_HOOKS", "MODES", "HotEmbeddingBagCollection"]
 
 Self = TypeVar("Self", bound="HotEmbeddingBagCollection")
+FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
+                 "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
+_COPIED = (*FORWARD_HOOKS, "_buffers", "_non_persistent_buffers_set", "_modules")
 
 
 class HotEmbeddingBagCollection(nn.Module):
@@ -319,12 +322,22 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Copies, also by pickle and `torch.save`, are resident."""
+        if type(self) is not HotEmbeddingBagCollection:
+            raise Error(f"a {type(self).__name__}, a subclass, cannot be copied or pickled: save "
+                        f"its state_dict()")
         self.flush()
         contents = {config.name: tuple(map(_packed, self.contents.table(config.name)))
                     for config in self.tables}
+        group = {name: value for name, value in self.optimizer.param_groups[0].items()
+                 if name != "params"}
         return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.layout.options,
                                 contents, self.training, self.rows.requires_grad, self._dtype,
-                                self.id_maps and self.id_maps.state())
+                                self.id_maps and self.id_maps.state(), group,
+                                self.allow_fewer_rows), {
+            name: getattr(self, name) for name in _COPIED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
     def abandon(self) -> None:
         """Release prefetched batches that will not be trained."""
@@ -586,7 +599,8 @@ class HotEmbeddingBagCollection(nn.Module):
 
 def _resident_copy(tables: Sequence[TableConfig], rule: Rule, options: dict[str, Any],
                    contents: Mapping[str, tuple[Any, ...]], training: bool, trains: bool,
-                   dtype: torch.dtype, id_maps: bytes | None = None) -> HotEmbeddingBagCollection:
+                   dtype: torch.dtype, id_maps: bytes | None, group: dict[str, Any],
+                   allow_fewer_rows: bool) -> HotEmbeddingBagCollection:
     """A collection without a card, with the contents of another one."""
     tables = [replace(config, path=None) for config in tables]
     copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), initialise=False,
@@ -595,7 +609,8 @@ def _resident_copy(tables: Sequence[TableConfig], rule: Rule, options: dict[str,
         copied.contents.assign(name, *map(_unpacked, packed))
     if copied.id_maps is not None and id_maps is not None:
         copied.id_maps.load(id_maps)
-    copied._dtype = dtype
+    copied._dtype, copied.allow_fewer_rows = dtype, allow_fewer_rows
+    copied.optimizer.param_groups[0].update(group)
     return copied.train(training).requires_grad_(trains)
 
 

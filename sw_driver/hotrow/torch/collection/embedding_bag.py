@@ -42,10 +42,10 @@ class HotEmbeddingBag(nn.Module):
     name : str
         Name of the table.
     **options
-        As in `HotEmbeddingBagCollection`: device, optimizer, lr, ....
+        Of its own collection, as in `HotEmbeddingBagCollection`: device, optimizer, lr, ....
 
     Attributes
-    -------
+    ----------
     collection : HotEmbeddingBagCollection
     table : int
         Number of its table in the collection.
@@ -54,6 +54,7 @@ class HotEmbeddingBag(nn.Module):
     Raises
     ------
     Error
+        `collection` has no such table, or one of another shape or mode.
     """
 
     rows_name = "weight"  # of its parameter
@@ -73,16 +74,23 @@ class HotEmbeddingBag(nn.Module):
                 raise Error(f"padding_idx is {padding_idx}: expected a row of the table, "
                             f"{-num_embeddings} to {num_embeddings - 1}")
             self.padding_idx = padding_idx % num_embeddings
+        fresh = collection is None
         if collection is None:
             collection = HotEmbeddingBagCollection(
                 [TableConfig(name, num_embeddings, embedding_dim, mode)], mode=cache, **options)
+        elif options:
+            raise Error(f"{', '.join(options)} of a bag would have no effect: give them to its "
+                        f"collection")
         # In a list, so that the collection is no submodule: several bags may share it.
         self._shared, self.name = [collection], name
-        self.table = [config.name for config in collection.tables].index(name)
+        self.table = _table_of(collection, name, (num_embeddings, embedding_dim, mode))
         if collection.tables[self.table].ids == "any":
             refuse_any_ids(f"a {type(self).__name__} of table {name!r}")
         self._dtype = collection.tables[self.table].dtype
         self._show_rows()
+        if fresh and self.padding_idx is not None:
+            with torch.no_grad():
+                self.weight[self.padding_idx] = 0
 
     @property
     def collection(self) -> HotEmbeddingBagCollection:
@@ -212,6 +220,21 @@ class HotEmbeddingBag(nn.Module):
     def extra_repr(self) -> str:
         return (f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}, "
                 f"cache={self.collection.mode!r}")
+
+
+def _table_of(collection: HotEmbeddingBagCollection, name: str,
+              wanted: tuple[int, int, str]) -> int:
+    """Number of the table of that name, which must have these rows, elements and pooling."""
+    names = [config.name for config in collection.tables]
+    if name not in names:
+        raise Error(f"the collection has no table {name!r}: expected one of {', '.join(names)}")
+    number = names.index(name)
+    config = collection.tables[number]
+    found = config.num_embeddings, config.embedding_dim, config.pooling
+    if found != wanted:
+        raise Error(f"table {name!r} of the collection is {found}: expected rows, elements and "
+                    f"pooling {wanted}, as the bag has")
+    return number
 
 
 def refuse_any_ids(what: str) -> NoReturn:

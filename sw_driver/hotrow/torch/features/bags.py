@@ -70,6 +70,11 @@ class Bags:
         if isinstance(inputs, cls):
             return inputs
         tables = tuple(tables)
+        if ((is_keyed(inputs) or isinstance(inputs, (list, tuple)))
+                and not (offsets is None and weights is None)):
+            raise BatchError("offsets and weights belong to ids in one tensor: give pairs as "
+                             "(indices, offsets, weights), and weights of a KeyedJaggedTensor with "
+                             "it, and is_weighted=True")
         if is_keyed(inputs):
             keys, ids, lengths, given = keyed_parts(inputs, names, is_weighted)
             places = {name: place for place, name in enumerate(keys)}  # the last of a repeated key
