@@ -1,5 +1,6 @@
 """The ends of the ranges of what is built in Python are taken, and what lies beyond is refused."""
 
+import numpy as np
 import pytest
 from hotrow.contract.errors import Error
 from hotrow.torch import (
@@ -27,6 +28,10 @@ def padded(row):
     HotEmbeddingBag(50, 8, padding_idx=row, cache="resident").collection.close()
 
 
+def made(*tables, **options):
+    HotEmbeddingBagCollection(*tables or [[TableConfig("a", 50, 8)]], mode="resident", **options).close()
+
+
 # A call, arguments that it takes, and arguments that it refuses.
 RANGES = {
     "pad": (lambda pad, vocabulary: NgramIds((1,), 1, 1, 0, pad=pad, vocabulary=vocabulary),
@@ -37,6 +42,18 @@ RANGES = {
     "rate": (trained, [(0.0,), (0,)], [(-1e-9,), (float("inf"),), (float("nan"),), ("1",)]),
     "eps": (lambda eps: Adam(0.1, eps=eps), [(0.0,)], [(-1e-9,), (float("inf"),), (False,)]),
     "cache": (lambda wanted: share_of(8, wanted), [(1,), (8,), (100,)], [(0,), (0.9,)]),
+    "num_embeddings": (lambda rows: TableConfig("a", rows, 8), [(np.int64(1),), (1 << 40,)],
+                       [(1.5,), ("x",), (None,), (True,)]),
+    "embedding_dim": (lambda dim: TableConfig("a", 8, dim), [(1,)], [(2.0,), (None,)]),
+    "name": (lambda name: TableConfig(name, 8, 8), [("a",)], [(3,), (None,), ("a.b",)]),
+    "feature_names": (lambda names: TableConfig("a", 8, 8, feature_names=names),
+                      [(["b"],), ((),)], [(None,), ("b",), ([3],)]),
+    "TableConfigs": (made, [([TableConfig("a", 8, 8)],)], [(None,), (TableConfig("a", 8, 8),)]),
+    "share": (lambda share: made(share=share), [(1,), (8,)], [(0,), (1.5,), ("a",)]),
+    "workers": (lambda workers: made(workers=workers), [(0,), (None,)], [(-1,), (1.5,)]),
+    "depth": (lambda depth: made(depth=depth), [(1,)], [("a",), (1.5,), (1 << 64,)]),
+    "seed": (lambda seed: made(seed=seed), [(-1 << 63,), ((1 << 63) - 1,), (np.int32(3),)],
+             [("x",), (1 << 63,), (0.5,)]),
     "look_ahead": (cached, [(1, 0), (1, 62), (63, 0)], [(0, 0), (1, -1), (1, 63), (64, 0)]),
 }
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from ...contract.errors import Error
 from ...device import Device
+from ...ids.policies import whole
 from ..features.configs import TableConfig, TableGroup, check_tables, group_tables, table_config
 from ..features.grouping import Grouping
 from ..features.layout import FeatureLayout
@@ -162,6 +163,10 @@ class HotEmbeddingBagCollection(nn.Module):
         super().__init__()
         if not self.several_ranks:
             refuse_ranks("a HotEmbeddingBagCollection", "ShardedEmbeddingBagCollection")
+        _check_numbers(depth=depth, look_ahead=look_ahead, workers=workers, share=share, seed=seed)
+        seed = None if seed is None else int(seed)
+        if isinstance(tables, TableConfig) or not isinstance(tables, Iterable):
+            raise Error(f"expected a sequence of TableConfigs, not {type(tables).__name__}")
         given = tuple(tables)
         self.tables, self.mode = [table_config(each) for each in given], mode
         self._torchrec = TorchRecTables(self.tables, given)
@@ -626,6 +631,15 @@ def _unpacked(packed: Any) -> torch.Tensor | None:
         return None
     dtype, shape, array = packed
     return torch.from_numpy(array).view(dtype).view(shape)
+
+
+def _check_numbers(**numbers: int | None) -> None:
+    """Raise Error of options that are no whole numbers of 64 bits, or too low a share or number of
+    workers."""
+    for name, value in numbers.items():
+        least = {"share": 1, "workers": 0}.get(name, -1 << 63)
+        if value is not None and not least <= whole(name, value) < 1 << 63:
+            raise Error(f"{name} is {least} or more, and below 2**63, not {value}")
 
 
 def drawn_seed() -> int:

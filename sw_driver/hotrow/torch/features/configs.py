@@ -9,7 +9,7 @@ import torch
 
 from ...contract.errors import Error
 from ...ids import Expiry, LeastCount, Probability
-from ...ids.policies import check_policies
+from ...ids.policies import check_policies, whole
 from ..memory.rows import RowKind
 from ..memory.tables import EmbeddingTables
 
@@ -64,10 +64,10 @@ class TableConfig:
     path: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.feature_names, str):
-            raise Error(f"table {self.name!r}: feature_names is a sequence of names, not "
-                        f"{self.feature_names!r}")
-        object.__setattr__(self, "feature_names", tuple(self.feature_names) or (self.name,))
+        self._check_names()
+        for size in ("num_embeddings", "embedding_dim"):
+            object.__setattr__(self, size, whole(f"table {self.name!r}: {size}",
+                                                 getattr(self, size)))
         if self.num_embeddings < 1 or self.embedding_dim < 1:
             raise Error(f"table {self.name!r} needs at least one row and one element, not "
                         f"{self.num_embeddings} x {self.embedding_dim}")
@@ -91,9 +91,18 @@ class TableConfig:
             if not isinstance(given, (str, bytes, os.PathLike)) or "\0" in os.fsdecode(given):
                 raise Error(f"table {self.name!r}: path is the name of a file, not {given!r}")
             object.__setattr__(self, "path", os.fsdecode(given))
+
+    def _check_names(self) -> None:
+        if not isinstance(self.name, str):
+            raise Error(f"the name of a table is a str, not {self.name!r}")
         if "." in self.name:
             raise Error(f"the name {self.name!r} of a table may not hold a dot: it is part of the "
                         f"keys of state_dict()")
+        if (not isinstance(self.feature_names, Sequence) or isinstance(self.feature_names, str)
+                or not all(isinstance(each, str) for each in self.feature_names)):
+            raise Error(f"table {self.name!r}: feature_names is a sequence of names, not "
+                        f"{self.feature_names!r}")
+        object.__setattr__(self, "feature_names", tuple(self.feature_names) or (self.name,))
 
 
 def table_config(given: Any) -> TableConfig:
