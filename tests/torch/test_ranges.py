@@ -10,8 +10,10 @@ from hotrow.torch import (
     HotEmbeddingBagCollection,
     NgramIds,
     TableConfig,
+    TrainPipeline,
 )
 from hotrow.torch.store.placement_policy import share_of
+from torch import nn
 
 
 def cached(depth, look_ahead):
@@ -29,7 +31,8 @@ def padded(row):
 
 
 def made(*tables, **options):
-    HotEmbeddingBagCollection(*tables or [[TableConfig("a", 50, 8)]], mode="resident", **options).close()
+    tables = tables or [[TableConfig("a", 50, 8)]]
+    HotEmbeddingBagCollection(*tables, mode="resident", **options).close()
 
 
 # A call, arguments that it takes, and arguments that it refuses.
@@ -54,6 +57,12 @@ RANGES = {
     "depth": (lambda depth: made(depth=depth), [(1,)], [("a",), (1.5,), (1 << 64,)]),
     "seed": (lambda seed: made(seed=seed), [(-1 << 63,), ((1 << 63) - 1,), (np.int32(3),)],
              [("x",), (1 << 63,), (0.5,)]),
+    "ahead": (lambda ahead: TrainPipeline(
+        [], nn.Sequential(HotEmbeddingBag(9, 4, cache="resident")), len, ahead=ahead),
+        [(0,), (None,), (np.int64(2),)], [(-1,), ("x",), (1.5,)]),
+    "until": (lambda until: HotEmbeddingBagCollection(
+        [TableConfig("a", 9, 4, ids="any")], mode="resident").forget_changes(until),
+        [(0,)], [("x",), (0.5,), (None,)]),
     "look_ahead": (cached, [(1, 0), (1, 62), (63, 0)], [(0, 0), (1, -1), (1, 63), (64, 0)]),
 }
 

@@ -127,12 +127,13 @@ class Arithmetic:
             The row of each gradient; a row may occur up to 65535 times. Of tables with one dim and
             element type, registered from writable arrays.
         gradients : Buffer, numpy.ndarray or torch tensor [n, dim]
-            Of float32 or the tables' element type. Row i of the list gets gradients[slots[i]], or
-            gradients[i]. The device reads them directly from registered memory.
+            Of float32, where the card carries rows of so many bytes, or the tables' element type.
+            Row i of the list gets gradients[slots[i]], or gradients[i]. The device reads them directly from registered memory.
         lr : float
             Learning rate, rounded to float32 like `eps`.
         optimizer : str
-            "sgd", or "rowwise_adagrad" on tables registered with a float32 state per row.
+            "sgd", or "rowwise_adagrad" on tables registered with a float32 state per row, whose
+            rows are not padded.
         eps : float
         slots : integers [rows], optional
             Places in `gradients`, such as the bag of each row.

@@ -31,7 +31,7 @@ class HostWriteError(RegistrationError):
     address : int
         Where the card has the memory.
     first, end : int
-        Bytes of it.
+        Bytes of the buffer that `address` is part of.
     both : bool
         Whether the card wrote to them, too.
     """

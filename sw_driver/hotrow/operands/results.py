@@ -145,7 +145,8 @@ class Installed:
 
 @dataclass(frozen=True, eq=False)
 class Removed:
-    """Of REMOVE: the `slots` uint32[n] freed, NO_SLOT where a row had none; their number."""
+    """Of REMOVE: the `slots` uint32[n] freed, NO_SLOT where a row had none; `entries`, the number of
+    slots, `misses`, that of rows without one, and the cycles that the command took."""
 
     slots: Words
     entries: int

@@ -71,11 +71,7 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
                or (choose is not None and not choose(name, bag))}
     found = {name: bag for name, bag in found.items() if name not in staying}
     for name in staying:
-        twin = next((other for other, bag in found.items() if bag is model.get_submodule(name)),
-                    None)
-        if twin is not None:
-            raise Error(f"{name} and {twin} are one module, and choose takes one of them: let it "
-                        f"take both or none")
+        _check_alone(name, model.get_submodule(name), found)
     if not found:
         raise Error(f"no bag of {type(model).__name__} was chosen: min_rows={min_rows} and "
                     f"choose leave out {', '.join(sorted(staying))}")
@@ -155,6 +151,14 @@ class _Announcement:
         collection = next(iter(self._modules.values())).collection
         if torch.is_grad_enabled() and collection.store.coming() is None:  # else it was prefetched
             collection.calls.announce(joined_bags(self._modules, self._inputs(*arguments, **named)))
+
+
+def _check_alone(name: str, bag: nn.Module, chosen: Mapping[str, nn.Module]) -> None:
+    """Raise Error if a bag that stays is converted by another of its names."""
+    for other, converted in chosen.items():
+        if converted is bag:
+            raise Error(f"{name} and {other} are one module, and choose takes one of them: let it "
+                        f"take both or none")
 
 
 def _check_untied(model: nn.Module, name: str, bag: nn.EmbeddingBag | nn.Embedding) -> None:

@@ -195,8 +195,8 @@ def open_transport(preset: Any = None, slots: int | None = None, threads: int | 
     preset : str or Preset, optional
         Geometry of a simulated card; by default one that suits a host.
     slots : int, optional
-        Rows that the directory can hold, rounded up to whole sets; by default by the memory at
-        hand.
+        Rows that the directory can hold, rounded up to a power of two of sets; by default by the
+        memory at hand.
     threads : int, optional
         Threads that share the work of one command; by default by the cores that the process may
         use, of which the trainer keeps at least one.
@@ -244,7 +244,7 @@ def with_slots(geometry: Any, slots: int) -> Any:
 
 
 def default_slots() -> int:
-    """A power of two by an eighth of the memory that is available."""
+    """A power of two by an eighth of the memory that is available, between two bounds."""
     try:
         memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
@@ -254,5 +254,5 @@ def default_slots() -> int:
 
 
 def default_threads() -> int:
-    """Half of the cores that the process may use, without one; at least 1."""
+    """Half of the cores that the process may use, without one; at least 1, at most 8."""
     return min(max(1, (usable_cores() - 1) // 2), _MOST_BY_DEFAULT)

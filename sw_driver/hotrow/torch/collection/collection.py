@@ -70,7 +70,7 @@ class HotEmbeddingBagCollection(nn.Module):
         Without `seed`, their `init_fn` draws the rows.
     device : Device or str, optional
         An open device without tables, or a transport as in `hotrow.open`, whose device the
-        collection opens and closes; None for "resident".
+        collection opens and closes; by default "cpu", and none in mode "resident".
     mode : str
         "resident": whole tables in the trainer's memory. "scratchpipe": the rows of coming batches
         get slots. "freqcache": likewise, and access counts choose the victims. "hotline": rows
@@ -82,9 +82,9 @@ class HotEmbeddingBagCollection(nn.Module):
     preset : str
         Preset of a device that the collection opens.
     policy : str, optional
-        Choice of victims: "lru", "rrip", "lfu" or "freq".
+        Choice of victims in scratchpipe and freqcache: "lru", "rrip", "lfu" or "freq".
     admission : bool
-        Whether a row whose count is below its victim's is bypassed.
+        Whether a row whose count is below its victim's is bypassed, in these modes.
     cold : str
         Rows without a slot in mode hotline: "gathered" fetches them, "pooled" has the card pool and
         update them in the tables, within a tolerance instead of to the bit.
@@ -96,7 +96,7 @@ class HotEmbeddingBagCollection(nn.Module):
         of "resident" are in host memory.
     cache_load_factor : float, optional
         Most slots per row of all tables; the collection uses the card's slots, or a half, a
-        quarter, ... of them.
+        quarter or an eighth of them, as far as the directory has parts. It replaces `share`.
     depth, look_ahead, share, before
         As in `CachedStore`.
     workers : int, optional
@@ -423,7 +423,7 @@ class HotEmbeddingBagCollection(nn.Module):
         """
         if self.id_maps is None:
             raise Error("forget_changes() is for tables with ids='any', and there is none")
-        self.id_maps.forget(until, name)
+        self.id_maps.forget(whole("until", until), name)
 
     def grow(self, name: str) -> int:
         """Double the rows of a table with `ids="any"`, between a step and the next batch.

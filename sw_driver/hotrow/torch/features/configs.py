@@ -28,7 +28,8 @@ class TableConfig:
     num_embeddings : int
         Rows.
     embedding_dim : int
-        Elements of a row, any number.
+        Elements of a row, any number; row and optimizer state together have at most the bytes that
+        the card carries, but in mode "resident".
     pooling : str
         "sum" or "mean" of each bag; "none" returns the row of each lookup.
     dtype : torch.dtype
