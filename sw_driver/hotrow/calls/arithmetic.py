@@ -128,7 +128,8 @@ class Arithmetic:
             element type, registered from writable arrays.
         gradients : Buffer, numpy.ndarray or torch tensor [n, dim]
             Of float32, where the card carries rows of so many bytes, or the tables' element type.
-            Row i of the list gets gradients[slots[i]], or gradients[i]. The device reads them directly from registered memory.
+            Row i of the list gets gradients[slots[i]], or gradients[i]. The device reads them
+            directly from registered memory.
         lr : float
             Learning rate, rounded to float32 like `eps`.
         optimizer : str
