@@ -145,8 +145,8 @@ class Installed:
 
 @dataclass(frozen=True, eq=False)
 class Removed:
-    """Of REMOVE: the `slots` uint32[n] freed, NO_SLOT where a row had none; `entries`, how many were
-    freed; `misses`, how many rows had none; the cycles that the command took."""
+    """Of REMOVE: the `slots` uint32[n] freed, NO_SLOT where a row had none; `entries` were freed,
+    `misses` rows had none; the cycles that the command took."""
 
     slots: Words
     entries: int
