@@ -257,7 +257,7 @@ class Device:
         Raises
         ------
         RegistrationError
-            Rows or state are of another kind, or fewer, or a HostWriteError as of `flush`; `table`
+            Rows or state are of another kind, or fewer, or the HostWriteError of `flush`; `table`
             stays registered.
         """
         with self._commands.lock:
@@ -277,7 +277,7 @@ class Device:
         Raises
         ------
         RegistrationError
-            A command uses the table, or a HostWriteError as of `flush`; it stays registered.
+            A command uses the table, or the HostWriteError of `flush`; it stays registered.
         """
         tables = self._commands.tables
         with self._commands.lock:
@@ -356,7 +356,7 @@ class Device:
         Raises
         ------
         RegistrationError
-            A table or a command uses the memory, or a HostWriteError as of `flush`.
+            A table or a command uses the memory, or the HostWriteError of `flush`.
         """
         with self._commands.lock:
             self._commands.check_open()
@@ -417,7 +417,7 @@ class Device:
         Raises
         ------
         HostWriteError
-            As of `flush`. The host has what the card wrote, but for bytes that both wrote.
+            That of `flush`. The host has what the card wrote, but for bytes that both wrote.
         TransportError
             The device hangs, or is gone, and what the card wrote to memory on it is lost.
         """
