@@ -316,7 +316,8 @@ def counted():
                 shared.observe(bags)
             states.append(shared.optimizer.state_dict())
             digests.append(device.counts().count.sum())
-    one, other = (each["access_counts"] for each in states)
+    (names, one), (_, other) = (each["access_counts"] for each in states)
+    assert names == [config.name for config in TABLES]
     assert digests[0] == digests[1]
     assert sorted(one.T.tolist()) == sorted(other.T.tolist())
     limits = torch.tensor([config.num_embeddings for config in TABLES])

@@ -354,17 +354,18 @@ class HotEmbeddingBagCollection(nn.Module):
               decay: int = 0) -> int:
         """Give the most accessed rows their slots, between two steps.
 
-        Call it again to follow what is popular; in mode hotline rows that stay are not moved.
+        Call it again to follow what is popular; in mode hotline rows that stay are not moved. All
+        is checked before anything changes.
 
         Parameters
         ----------
         rows : mapping of str to sequence of int, optional
-            Rows of each table by name, the most accessed of a table first; by default the rows
-            that the device has counted most.
+            Rows of each table by name, each once, the most accessed of a table first; by default
+            the rows that the device has counted most.
         warmup_ratio : float, optional
-            Share of the slots to fill: 1 in hotline, else 0.7.
-        ids_freq_mapping : mapping of str to sequence of int [rows], optional
-            In place of `rows`, how often each row of each table is accessed.
+            Share of the slots to fill, 0 to 1, but at least one slot: 1 in hotline, else 0.7.
+        ids_freq_mapping : mapping of str to sequence of number [rows], optional
+            In place of `rows`, how often each row of each table is accessed, 0 or more.
         limit : int, optional
             In place of `warmup_ratio`, the number of slots to fill.
         decay : int
@@ -375,6 +376,15 @@ class HotEmbeddingBagCollection(nn.Module):
         -------
         int
             Rows that have a slot.
+
+        Raises
+        ------
+        BatchError
+            What is given for a table is no list, array or tensor of one dimension of integers, a
+            row is no row of its table, or is listed twice.
+        Error
+            There is no such table, a number is out of range, batches are in flight, or the
+            collection is closed.
         """
         with self.lifecycle.lock:
             return self.cache.learn(rows, warmup_ratio, ids_freq_mapping, limit, decay)

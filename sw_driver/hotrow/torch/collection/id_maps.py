@@ -18,6 +18,7 @@ from ..features.bags import Bags
 from ..features.configs import TableConfig
 from ..memory.table_file import TableFile
 from ..optim.interrupts import uninterrupted
+from ..optim.leaf import in_backward
 from ..store.base import PendingBackward, Store
 from .contents import TableContents
 from .id_batches import AnyIds, Assignment, PlannedIds, TableChanges
@@ -62,7 +63,9 @@ class IdMaps:
         self._planned: deque[PlannedIds] = deque()  # prefetched and not taken
         self._again: deque[PlannedIds] = deque()  # planned before, and not yet prefetched again
         self._trained = 0  # batches that a step has followed
-        self._pending: list[PendingBackward] = []  # of batches that were taken since a step
+        # Taken since a step, None without lookups or repeated; and one that a backward repeats.
+        self._taken: list[tuple[PlannedIds | None, PendingBackward]] = []
+        self._repeated: Bags | None = None
         self._open_files()
 
     def find(self, bags: Bags) -> list[torch.Tensor | None]:
@@ -78,13 +81,26 @@ class IdMaps:
             return self._own(bags, self._plan(ids, bags).rows, ids.first)
 
     def take(self, bags: Bags) -> list[torch.Tensor | None]:
-        """Rows of a batch that trains, prefetched or not, by feature."""
+        """Rows of a batch that trains, prefetched or not, by feature.
+
+        Raises
+        ------
+        Error
+            A batch with other ids was prefetched in its place; nothing changed.
+        """
         with uninterrupted():
             ids = self._ids(bags)
-            planned = self._planned[0] if self._planned else None
-            if planned is None or not planned.source.equals(ids):
-                if self._recorded(ids.lookups):
-                    self._planned.clear()
+            planned = self._repetition(bags)
+            self._repeated = None if planned is None else bags
+            if planned is None and self._planned and self._recorded(ids.lookups):
+                planned = self._planned[0]
+                if not planned.source.equals(ids):
+                    raise Error(
+                        f"a batch is not the one that was prefetched in its place ({ids.lookups} "
+                        f"ids, prefetched {planned.source.lookups}): batches train in the order "
+                        f"of prefetch(). Call skip() of the pipeline or the collection for a "
+                        f"batch that is not looked up, and eval() where nothing trains")
+            if planned is None:
                 planned = self._plan(ids, bags)
             return self._own(bags, planned.rows, ids.first)
 
@@ -111,7 +127,7 @@ class IdMaps:
     def beginning(self, bags: Bags) -> dict[int, list[int]]:
         """Rows that begin with the batch that is taken next, by table."""
         found: dict[int, list[int]] = {}
-        if not self._recorded(bags.lookups):
+        if not self._recorded(bags.lookups) or bags is self._repeated:
             return found
         planned = self._planned[0]
         for number, ids_of in self._begin.items():
@@ -134,15 +150,16 @@ class IdMaps:
         for number, rows in beginning.items():
             for row in rows:
                 del self._begin[number][row]
-        self._pending.append(pending)
-        if self._recorded(bags.lookups):
-            self._planned.popleft()
+        planned = None
+        if self._recorded(bags.lookups) and bags is not self._repeated:
+            planned = self._planned.popleft()
+        self._taken = [*self._not_done(), (planned, pending)]
 
     def trained(self) -> None:
         """A step has followed all batches that were taken."""
         planned = next(iter(self.maps.values())).batch
         self._trained = planned - len(self._not_taken())
-        self._pending = [each for each in self._pending if not each.done]
+        self._taken = self._not_done()
 
     @contextmanager
     def growing(self, number: int) -> Iterator[int]:
@@ -155,7 +172,7 @@ class IdMaps:
         name = self._tables[number].name
         if number not in self.maps:
             raise Error(f"table {name!r} has ids='rows': a table with ids='any' grows")
-        if self._planned or not all(each.done for each in self._pending):
+        if self._planned or self._not_done():
             raise Error(f"batches were prefetched or looked up and have not trained: end the "
                         f"pipeline and step the optimizer to let table {name!r} grow")
         with self.maps[number].growing() as rows:
@@ -309,12 +326,25 @@ class IdMaps:
         """Whether the store records a batch with so many lookups here."""
         return lookups > 0
 
+    def _repetition(self, bags: Bags) -> PlannedIds | None:
+        """The batch with these Bags that activation checkpointing looks up again inside its
+        backward, where the store did not recognise it; None without one."""
+        taken = [planned for planned, _ in reversed(self._not_done()) if planned is not None]
+        if not taken or not in_backward():
+            return None
+        return next((each for each in taken
+                     if each.bags is not None and each.bags.equals(bags)), None)
+
     def _write(self, number: int, rows: list[int]) -> None:
         """Write rows of a table that begin."""
         group, first = self._contents.first(self._tables[number].name)
         self._store.apply(group, torch.tensor(rows) + first,
                           self._initial(number, rows).to(self._store.slot_memory.device),
                           Assignment(self._initial_state))
+
+    def _not_done(self) -> list[tuple[PlannedIds | None, PendingBackward]]:
+        """Batches that were taken, and whose backward has not run and may run."""
+        return [each for each in self._taken if not each[1].done]
 
     def _not_taken(self) -> list[PlannedIds]:
         """Batches that were planned, and not taken."""

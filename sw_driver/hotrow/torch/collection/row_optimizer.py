@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -19,10 +18,8 @@ from ..store.base import Store
 from .bag_calls import BagCalls
 from .id_maps import IdMaps
 from .rows_parameter import RowsParameter, settings_beside
-from .saved_state import SavedState
+from .saved_state import SavedCounts, SavedState
 from .trained_batches import TrainedBatches
-
-Rate = TypeVar("Rate", bound="float | torch.Tensor")
 
 # Hyperparameters of the optimizers of torch.optim.
 _HYPERPARAMETERS = frozenset((
@@ -57,10 +54,10 @@ class RowOptimizer(torch.optim.Optimizer):
                  id_maps: IdMaps | None, saved: SavedState) -> None:
         self.rule, self._layout, self._store, self._staging = copy(rule), layout, store, staging
         self._batches, self._calls, self._id_maps, self._saved = batches, calls, id_maps, saved
+        self._counts = SavedCounts(saved.tables, saved.cache, store)
         self._complete, self._of_modules = False, False
         self._without_effect = _HYPERPARAMETERS.difference(rule.tuned)
         self._shown, self._unsaid, self._first_rate = [rows], {"weight_decay", "lr"}, rule.lr
-        check_rate(rule.lr)
         tuned = {name: getattr(rule, name) for name in rule.tuned}
         counted = {"step": rule.steps} if rule.counts_steps else {}
         self._guard = torch.zeros(0, dtype=torch.float32).as_subclass(_Guard)
@@ -93,6 +90,9 @@ class RowOptimizer(torch.optim.Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Apply the staged gradients and clear them; an interrupt (Ctrl-C) waits for the end.
 
+        Without a backward before it, it does nothing, and `step` of the parameter group, on which
+        Adam and stochastic rounding depend, stays; of several processes that counts all the same.
+
         Raises
         ------
         Error
@@ -103,13 +103,13 @@ class RowOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        group, steps = self.param_groups[0], self._staging.steps
+        group, counted = self.param_groups[0], self._staging.counted
         with uninterrupted():
             try:
                 self._apply()
             finally:  # what fails after the step is no reason to forget it
                 if "step" in group:
-                    group["step"] += self._staging.steps - steps
+                    group["step"] += self._staging.counted - counted
         return loss
 
     def _apply(self) -> None:
@@ -165,60 +165,65 @@ class RowOptimizer(torch.optim.Optimizer):
         Error
             A value has no sense, or no effect.
         """
-        group, rule = self.param_groups[0], self.rule
+        return self._tune(self.rule, self.param_groups[0])
+
+    def _tune(self, rule: Rule, group: Mapping[str, Any]) -> Rule:
+        """The rule, with what a parameter group holds; errors as in `tuned_rule`."""
         ignored = {name: group[name] for name in self._without_effect.intersection(group)
                    if group[name]}
         if ignored:
             raise Error(f"{rule.name} of a collection takes {', '.join(rule.tuned)}: {ignored} in "
                         f"its parameter group would have no effect")
-        check_rate(group["lr"])
         for name in rule.tuned:
             setattr(rule, name, group.get(name, getattr(rule, name)))
         rule.check()
-        rule.steps = int(group.get("step", 0))
+        rule.steps = _steps(group.get("step", 0))
         return rule
 
     def state_dict(self) -> dict[str, Any]:
         """The state of every table by name, as state of parameter 0, and the parameter group.
 
-        `access_counts` int64[3, n] are tables, rows and counts of the device's access counters, if
-        it counts: policies and hot rows depend on them. There is a column per counter, so that the
-        shape is always the same. It is a plain dict of tensors and numbers, which
-        `torch.distributed.checkpoint.save` takes, too; its `get_state_dict` does not take this
-        optimizer.
+        `access_counts` are the names of the tables, and int64[3, n] with places among these names,
+        rows and counts of the device's access counters, on which policies and hot rows depend;
+        n is 0 without a device, and after `close`. All is a plain dict of tensors, numbers and
+        names, which `torch.distributed.checkpoint.save` takes, too. Its `load` takes a tuple as one
+        object, so that the state it is given need not have as many counts. Its `get_state_dict`
+        does not take this optimizer.
         """
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
         group, states = dict(self.param_groups[0]), self._saved.row_states()
         found: dict[str, Any] = {
             "optimizer": self.rule.name, "state": {0: states} if states else {},
-            "param_groups": [{**group, "params": list(range(len(self._shown)))}]}
-        counts = self._saved.access_counts()
-        if counts is not None:
-            found["access_counts"] = counts
+            "param_groups": [{**group, "params": list(range(len(self._shown)))}],
+            "access_counts": self._counts.saved()}
         for after in self._optimizer_state_dict_post_hooks.values():
             found = after(self, found) or found
         return found
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict` returned."""
+        """Load what `state_dict` returned.
+
+        The access counts of a device become those of the state, by the names of tables; a state
+        without any sets them to zero.
+
+        Raises
+        ------
+        Error
+            It is no such state, or not of these tables; nothing was loaded, unless the error says
+            what was.
+        """
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
-        given = state_dict.get("optimizer", self.rule.name)
-        if given != self.rule.name:
-            raise Error(f"this is the state of {given!r}, and the tables train with "
-                        f"{self.rule.name!r}")
-        group, counts = state_dict["param_groups"][0], state_dict.get("access_counts")
-        tuned = {name: group[name] for name in group if name != "params"}
-        counts = None if counts is None else counts[:, counts[2] > 0]
+        tuned, states, counts = self._layout.agree(
+            lambda: self._given(state_dict), "nothing was loaded, because of the optimizer's state")
         loaded = False
         try:
             with uninterrupted():
-                self._saved.load_row_states(state_dict["state"].get(0, {}))
+                self._saved.load_row_states(states)
                 loaded = True
                 self.param_groups[0] |= tuned
-                if counts is not None:
-                    self._saved.load_access_counts(counts)
+                self._counts.load(counts)
         except BaseException as error:
             if not loaded:
                 raise
@@ -226,6 +231,44 @@ class RowOptimizer(torch.optim.Optimizer):
                                 "group and the access counts of the device")
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
+
+    def _given(self, state_dict: Any) -> tuple[dict[str, Any], Mapping[str, Any], Any]:
+        """The parts of a state dict: what its parameter group has for this one, the state of each
+        table, and the access counts as `SavedCounts.given`.
+
+        Raises
+        ------
+        Error
+            One is missing, of another kind, of another optimizer, or has no sense.
+        """
+        expected = "expected the dict that state_dict() of this optimizer returned, got"
+        if not isinstance(state_dict, Mapping):
+            raise Error(f"{expected} {type(state_dict).__name__}")
+        name = state_dict.get("optimizer", self.rule.name)
+        if name != self.rule.name:
+            raise Error(f"this is the state of {name!r}, and the tables train with "
+                        f"{self.rule.name!r}")
+        groups, states = state_dict.get("param_groups"), state_dict.get("state")
+        if not isinstance(groups, (list, tuple)) or not (
+                len(groups) == 1 and isinstance(groups[0], Mapping)):
+            raise Error(f"{expected} one whose param_groups are no list of one dict")
+        states = states.get(0, {}) if isinstance(states, Mapping) else None
+        if not isinstance(states, Mapping):
+            raise Error(f"{expected} one whose state is no dict with the tables' states by name as "
+                        f"that of parameter 0")
+        tuned = {name: groups[0][name] for name in groups[0] if name != "params"}
+        self._tune(copy(self.rule), {**self.param_groups[0], **tuned})
+        return tuned, states, self._counts.given(state_dict.get("access_counts"))
+
+
+def _steps(value: Any) -> int:
+    """The number of steps in a parameter group, if it is one."""
+    try:
+        if int(value) == value >= 0:
+            return int(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        pass
+    raise Error(f"expected step, the number of steps, of at least 0, got {value!r}")
 
 
 class _Defaults(dict[str, Any]):
@@ -276,23 +319,10 @@ def rule_of(optimizer: str | Rule, lr: float) -> Rule:
         There is no such optimizer; the rate is not a number of at least 0.
     """
     if isinstance(optimizer, Rule):
-        check_rate(optimizer.lr)
+        optimizer.check()
         return optimizer
     if not isinstance(optimizer, str) or optimizer not in OPTIMIZERS:
         raise Error(f"optimizer is {', '.join(map(repr, OPTIMIZERS))}, or one of hotrow.torch's "
                     f"{', '.join(each.__name__ for each in OPTIMIZERS.values())}, not "
                     f"{optimizer!r}")
-    return OPTIMIZERS[optimizer](check_rate(lr))
-
-
-def check_rate(lr: Rate) -> Rate:
-    """The learning rate as it is.
-
-    Raises
-    ------
-    Error
-        It is not a finite number of at least 0.
-    """
-    if isinstance(lr, (str, bool)) or not 0 <= float(lr) < math.inf:
-        raise Error(f"expected a learning rate of at least 0, got {lr!r}")
-    return lr
+    return OPTIMIZERS[optimizer](lr)

@@ -47,6 +47,10 @@ def ids_of(column: Any) -> torch.Tensor:
     2
     """
     values = _column(column)
+    if values.dtype.kind in "mM":  # some of whose lists are numbers, and others are none
+        raise BatchError(f"expected a column of integers or strings, got times of "
+                         f"{values.dtype}: choose the unit, as in np.asarray(column).astype("
+                         f"'{values.dtype.kind}8[s]').astype('int64')")
     if values.ndim != 1:
         what = type(column).__name__ + f" of shape {list(values.shape)}" * bool(values.ndim)
         raise BatchError(f"expected a column of ids, got {what}: give one column at a time")
@@ -58,7 +62,7 @@ def ids_of(column: Any) -> torch.Tensor:
     integers = len(chosen) > 0 and isinstance(chosen[0], _INTEGERS)
     expected = _INTEGERS if integers else (str, bytes)
     wrong = {kind for kind in set(map(type, chosen))
-             if kind is bool or not issubclass(kind, expected)}
+             if issubclass(kind, (bool, np.timedelta64)) or not issubclass(kind, expected)}
     for place, value in enumerate(values if wrong else ()):
         if type(value) in wrong and there[place]:
             raise BatchError(
@@ -84,13 +88,14 @@ _INTEGERS = (int, np.integer)
 def _column(column: Any) -> NDArray[Any]:
     """A column as an array of integers or of objects."""
     if isinstance(column, torch.Tensor):
-        column = column.detach().cpu()
+        column = _dense(column).detach().cpu()
     if isinstance(column, (str, bytes, Set, Mapping)) or not hasattr(column, "__iter__"):
         return np.array(None)
     if hasattr(column, "dtype") or hasattr(column, "shape"):
         with suppress(Exception):  # a type that NumPy has not
             values = np.asarray(column)
-            if values.ndim != 1 or (values.dtype.kind in "iu" and not np.ma.is_masked(column)):
+            if values.ndim != 1 or values.dtype.kind in "mM" or (
+                    values.dtype.kind in "iu" and not np.ma.is_masked(column)):
                 return values
             if values.dtype.kind in "USTO":
                 return values.astype(object)
@@ -101,6 +106,21 @@ def _column(column: Any) -> NDArray[Any]:
             column = getattr(column, name)()
             break
     return np.fromiter(column, object)
+
+
+def _dense(column: torch.Tensor) -> torch.Tensor:
+    """The tensor, if it has elements one after the other.
+
+    Raises
+    ------
+    BatchError
+        It is sparse, nested, quantized or without contents.
+    """
+    if column.layout != torch.strided or column.is_nested or column.is_quantized or column.is_meta:
+        kind = "nested" if column.is_nested else column.layout
+        raise BatchError(f"expected a column of ids, got a tensor of {column.dtype}, {kind}, on "
+                         f"{column.device}: give a dense one of integers, as to_dense()")
+    return column
 
 
 def _is_null(value: object) -> bool:

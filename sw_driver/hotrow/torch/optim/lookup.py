@@ -228,12 +228,13 @@ class PooledLookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradients: Tensor | None) -> tuple[Any, ...]:
         (weights, *rows), lookup = ctx.saved_tensors, ctx.lookup
+        reached = torch.zeros(*LEAF_SHAPE, dtype=torch.float32) if ctx.needs_input_grad[0] else None
         if gradients is None or not gradients.numel():
             lookup.done = True
-            return None, None if weights is None else torch.zeros_like(weights), None
+            return (None if gradients is None else reached,
+                    None if weights is None else torch.zeros_like(weights), None)
         if gradients.stride(1) != 1:
             gradients = gradients.contiguous()
-        reached = torch.zeros(*LEAF_SHAPE, dtype=torch.float32) if ctx.needs_input_grad[0] else None
         if reached is not None:
             lookup.hold(lambda: lookup.stage(gradients, weights))
         of_weights = None

@@ -10,6 +10,11 @@ from ...contract.errors import Error
 from .arithmetic import rounded_sqrt, row_mean
 from .rounding import round_stochastically
 
+# Parameters that are numbers of at least 0, as messages name them.
+_NUMBERS = {"lr": "lr, the learning rate,", "weight_decay": "weight_decay", "eps": "eps",
+            "initial": "initial, the first value of the state,"}
+_LARGEST = torch.finfo(torch.float32).max
+
 
 class Rule:
     """A step on the rows of a batch. Rows that no sample looked up stay as they are.
@@ -39,7 +44,7 @@ class Rule:
     tuned : tuple of str
         What the parameter group of the optimizer holds.
     steps : int
-        Steps that were taken.
+        Number of the step, from 1, of rules with `counts_steps`.
     """
 
     name, initial = "", 0.0
@@ -58,9 +63,12 @@ class Rule:
 
     def check(self) -> None:
         """Raise Error if a parameter has no sense."""
-        _check_number("weight_decay", self.weight_decay)
-        if self.rounding_seed is not None and not isinstance(self.rounding_seed, int):
-            raise Error(f"rounding_seed is an integer, not {self.rounding_seed!r}")
+        for name, what in _NUMBERS.items():
+            _check_number(what, getattr(self, name, 0.0))
+        seed = self.rounding_seed
+        if seed is not None and not (isinstance(seed, int) and -1 << 63 <= seed < 1 << 63):
+            raise Error(f"expected rounding_seed, an integer of 64 bits with its sign, or None, "
+                        f"got {seed!r}")
 
     @property
     def plain(self) -> bool:
@@ -193,10 +201,8 @@ class Adam(Rule):
 
     def check(self) -> None:
         super().check()
-        _check_number("eps", self.eps)
-        betas = tuple(self.betas)
-        if len(betas) != 2 or not all(0 <= each < 1 for each in betas):
-            raise Error(f"expected two betas from 0 to less than 1, got {self.betas!r}")
+        if not all(0 <= each < 1 for each in _pair(self.betas)):
+            raise Error(f"expected betas, two numbers from 0 to less than 1, got {self.betas!r}")
 
     def columns(self, dim: int) -> int:
         return 2 * dim
@@ -233,6 +239,26 @@ class PartialRowwiseAdam(Adam):
 OPTIMIZERS = {rule.name: rule for rule in (SGD, RowwiseAdagrad, Adagrad, Adam, PartialRowwiseAdam)}
 
 
-def _check_number(name: str, value: float) -> None:
-    if isinstance(value, (str, bool)) or not 0 <= float(value) < math.inf:
-        raise Error(f"expected {name} of at least 0, got {value!r}")
+def _check_number(what: str, value: Any) -> None:
+    if not 0 <= _as_number(value) <= _LARGEST:
+        raise Error(f"expected {what} of at least 0, finite in fp32, got {value!r}")
+
+
+def _as_number(value: Any) -> float:
+    """A number, also of NumPy or in a tensor, as a float; NaN of what is none."""
+    if isinstance(value, (str, bytes, bytearray, bool)):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return math.nan
+
+
+def _pair(values: Any) -> tuple[float, float]:
+    """Two numbers in a sequence, as floats; NaN of what is none."""
+    try:
+        if len(values) == 2:
+            return _as_number(values[0]), _as_number(values[1])
+    except (TypeError, LookupError):
+        pass
+    return math.nan, math.nan

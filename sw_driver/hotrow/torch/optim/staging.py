@@ -59,6 +59,10 @@ class GradientStage:
     finite : FiniteCheck
     lock : RLock
         Of forward, staging and step, for threads that share a model.
+    steps, counted : int
+        Steps that ended, and those among them that a rule with `counts_steps` counts, as an
+        optimizer of PyTorch does: after a backward, also of a batch without lookups. Of several
+        processes it counts all, because a rank does not know of the backward of another.
     split : bool
         Whether the last step reached some of its rows and not the others.
     missed : list of bool
@@ -76,7 +80,9 @@ class GradientStage:
         self.missed: list[bool] = []
         self._marks: dict[int, tuple[RowsLeaf, Any]] = {}
         self._unstepped: dict[int, int] = {}
-        self._warned, self._scaled, self.steps, self.split = False, "", 0, False
+        self._reached: set[int] = set()  # leaves that a backward reached, by identity
+        self._warned, self._scaled, self.split = False, "", False
+        self.steps = self.counted = 0
         self.listed = self.asked = False
         self.beside: WeakKeyDictionary[torch.optim.Optimizer, list[Any]] = WeakKeyDictionary()
         self.groups = tuple(groups)
@@ -135,6 +141,7 @@ class GradientStage:
     def mark(self, leaf: RowsLeaf, marker: Any) -> None:
         """Record that gradients are staged which a leaf shows by its `grad`."""
         self._marks[id(leaf)] = leaf, marker
+        self._reached.add(id(leaf))
         count = self._unstepped[id(leaf)] = self._unstepped.get(id(leaf), 0) + 1
         if count > _UNSTEPPED and not self._warned:
             self._warned = True
@@ -161,6 +168,7 @@ class GradientStage:
                 if leaf.marker is not None and not marker.zeroed:
                     continue
                 del self._marks[key]
+                self._reached.discard(key)
                 leaf.grad = None
                 self.drop(leaf.table)
 
@@ -171,6 +179,7 @@ class GradientStage:
             for leaf, _ in self._marks.values():
                 leaf.grad = None
             self._marks.clear()
+            self._reached.clear()
             self._scaled, self.asked = "", False
 
     def drop(self, table: int | None) -> None:
@@ -198,7 +207,9 @@ class GradientStage:
         """
         finite = self.finite.check(batch, [*zip(self.groups, self.rows, strict=True),
                                            *zip(self.groups, self._bags, strict=False)])
-        begun, steps = [each.values is not None for each in self.all], self.steps + 1
+        begun = [each.values is not None for each in self.all]
+        counts = bool(self._reached) or any(begun) or getattr(store, "ranks", None) is not None
+        steps = self.steps + 1, self.counted + counts
         reached = store.reached
         reached.clear()
         try:
@@ -242,9 +253,9 @@ class GradientStage:
                         f"gradients were dropped")
         return said
 
-    def _end(self, steps: int) -> None:
-        """Record that all rows have so many steps."""
-        self.steps, self.split = steps, False
+    def _end(self, steps: tuple[int, int]) -> None:
+        """Record that all rows have so many `steps`, of which so many `counted`."""
+        (self.steps, self.counted), self.split = steps, False
         self._unstepped.clear()
         self.clear()
 

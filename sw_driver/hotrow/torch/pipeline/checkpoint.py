@@ -1,10 +1,12 @@
 """Checkpoint files that are complete or absent."""
 
 import os
+import pickle
+import re
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -16,9 +18,10 @@ _FORMAT = 1
 class Checkpoint:
     """A file with the state of a training run at a step boundary.
 
-    `save` writes another file and then renames it, so that a run that is killed leaves the
-    previous checkpoint. A file that exists keeps its mode, another gets the mode that the umask
-    allows; a symbolic link stays, and its target is replaced.
+    `save` writes another file, sees that `load` takes it, and then renames it, so that a run that
+    is killed, or whose state cannot be loaded again, leaves the previous checkpoint. A file that
+    exists keeps its mode, another gets the mode that the umask allows; a symbolic link stays, and
+    its target is replaced.
 
     Parameters
     ----------
@@ -29,15 +32,25 @@ class Checkpoint:
         self.path = Path(path)
 
     def save(self, **parts: Any) -> None:
-        """Write `state_dict()`s, tensors and numbers by name."""
+        """Write `state_dict()`s, tensors and numbers by name; any but "format".
+
+        Raises
+        ------
+        Error
+            A part cannot be saved, or would not be loaded again, as a number of NumPy: `load` runs
+            no code of a file. The previous checkpoint stays.
+        """
+        if "format" in parts:
+            raise Error("a checkpoint has its own part 'format': give yours another name")
         target = Path(os.path.realpath(self.path))
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                torch.save({"format": _FORMAT, **parts}, file)
+                self._write(parts, file)
                 file.flush()
                 os.fsync(file.fileno())
+            self._read_again(parts, name)
             os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask())
             os.replace(name, target)
         except BaseException:
@@ -48,6 +61,34 @@ class Checkpoint:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+    def _write(self, parts: dict[str, Any], file: IO[bytes]) -> None:
+        try:
+            torch.save({"format": _FORMAT, **parts}, file)
+        except (AttributeError, TypeError, pickle.PicklingError) as error:  # of what pickle refuses
+            raise self._refused(parts, error) from error
+
+    def _read_again(self, parts: dict[str, Any], name: str) -> None:
+        """Raise Error if `load` would not take a file with these parts."""
+        try:
+            _loaded(name)
+        except OSError:
+            raise
+        except Exception as error:
+            raise self._refused(parts, error) from error
+
+    def _refused(self, parts: dict[str, Any], error: Exception) -> Error:
+        """The error of parts of which one cannot be saved and loaded: it names that one."""
+        directory = Path(os.path.realpath(self.path)).parent
+        for name, part in parts.items():
+            found = _failure(part, directory)
+            if found:
+                return Error(f"{self.path} was not saved, and is as before: its part {name!r} "
+                             f"could not be loaded again ({found}). Give state_dict()s, tensors, "
+                             f"and numbers, strings, lists and dicts of Python: float() of a "
+                             f"number of NumPy, torch.from_numpy() of an array, str() of a path")
+        return Error(f"{self.path} was not saved, and is as before: it could not be loaded again "
+                     f"({_summary(error)})")
 
     def load(self) -> dict[str, Any]:
         """The arguments of `save`: dict.
@@ -64,8 +105,7 @@ class Checkpoint:
             if damaged:
                 raise Error(f"{self.path} is damaged: the checksum of its record {damaged} is "
                             f"wrong. Resume from another checkpoint")
-            # Mapped: a table may be larger than memory.
-            parts = torch.load(self.path, weights_only=True, mmap=True)
+            parts = _loaded(self.path)
         except FileNotFoundError:
             raise Error(f"there is no checkpoint {self.path}: name a file that was saved") from None
         except Error:
@@ -76,6 +116,34 @@ class Checkpoint:
         if not isinstance(parts, dict) or parts.pop("format", None) != _FORMAT:
             raise Error(f"{self.path} is no checkpoint of this format ({_FORMAT})")
         return parts
+
+
+def _loaded(path: str | os.PathLike[str]) -> Any:
+    """What is in a file that `torch.save` wrote, by a reader that runs no code of it."""
+    # Mapped: a table may be larger than memory.
+    return torch.load(path, weights_only=True, mmap=True)
+
+
+def _failure(part: Any, directory: Path) -> str:
+    """What fails when a part is saved and loaded alone, in one line; empty if nothing does."""
+    with tempfile.NamedTemporaryFile(dir=directory, prefix=".part.") as file:
+        try:
+            torch.save(part, file)
+            file.flush()
+            _loaded(file.name)
+        except OSError:
+            raise
+        except Exception as error:
+            return _summary(error)
+    return ""
+
+
+def _summary(error: Exception) -> str:
+    """What an error of pickle or of PyTorch's reader says, without its advice to trust the file."""
+    found = re.search(r"Unsupported global: GLOBAL (\S+)", str(error))
+    if found:
+        return f"it needs {found[1]}"
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _umask() -> int:

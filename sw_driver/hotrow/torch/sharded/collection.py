@@ -25,6 +25,7 @@ from ..memory.tables import digest_of
 from ..optim.finite_check import FiniteCheck
 from ..optim.rules import Rule
 from ..store.base import Store
+from ..store.in_flight import BatchWindow
 from .id_maps import SharedIdMaps
 from .ranks import Ranks
 from .sharding import Sharding
@@ -42,7 +43,8 @@ class ShardedContents(TableContents):
 
     def table(self, name: str) -> Contents:
         """Copies of one table: (weights [rows, dim], state or None), as large at every rank."""
-        group, local = self.locate(name)
+        group, local = self._ranks.agree(
+            lambda: self.locate(name), f"table {name!r} was not gathered, because of the name")
         rows = self._groups[group].tables.cardinalities[local]
         weights, state = self._sharding.shards[group].tables.table(local)
         return (self._gathered(weights, local, rows),
@@ -165,6 +167,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
                             self.contents, self.store, rule.initial, self._sharding, self.ranks)
 
     def _make_cache(self) -> Cache:
+        assert isinstance(self.store, ShardedStore)
         return ShardedCache(self.tables, self.mode, self.store, self.lifecycle, self.contents,
                             self.ranks)
 
@@ -215,14 +218,10 @@ class ShardedCache(Cache):
     ranks : Ranks
     """
 
-    def __init__(self, tables: Sequence[TableConfig], mode: str, store: Store,
+    def __init__(self, tables: Sequence[TableConfig], mode: str, store: ShardedStore,
                  lifecycle: Lifecycle, contents: TableContents, ranks: Ranks) -> None:
         super().__init__(tables, mode, store, lifecycle)
-        self._contents, self._ranks = contents, ranks
-
-    @property
-    def counters(self) -> int:
-        return super().counters * self._ranks.world
+        self._inner, self._contents, self._ranks = store.inner, contents, ranks
 
     def access_counts(self) -> torch.Tensor | None:
         own, world = super().access_counts(), self._ranks.world
@@ -246,21 +245,20 @@ class ShardedCache(Cache):
               ids_freq_mapping: Mapping[str, Any] | None = None, limit: int | None = None,
               decay: int = 0) -> int:
         """As `Cache.learn`, of all ranks: each gives slots to rows that it owns."""
-        if self._mode == "resident":
-            return 0
-        own, counts = (None if given is None else {
-            config.name: np.asarray(given[config.name])
-            for config in self._tables if config.name in given}
-            for given in (rows, ids_freq_mapping))
-        if own is not None:
-            own = {name: each[self._mine(name, each)] // self._ranks.world
-                   for name, each in own.items()}
-        if counts is not None:
-            counts = {name: each[self._mine(name, np.arange(len(each)))]
-                      for name, each in counts.items()}
-        return self._ranks.total(self._ranks.agree(
-            lambda: super(ShardedCache, self).learn(own, warmup_ratio, counts, limit, decay),
-            "no slots were given, because of the rows"))
+        return self._ranks.total(super().learn(rows, warmup_ratio, ids_freq_mapping, limit, decay))
+
+    def agree(self, call: Callable[[], Result], what: str) -> Result:
+        return self._ranks.agree(call, what)
+
+    def owned(self, name: str, rows: NDArray[np.int64]) -> tuple[NDArray[np.bool_],
+                                                                 NDArray[np.int64]]:
+        owner = (rows + self._contents.locate(name)[1]) % self._ranks.world
+        mine: NDArray[np.bool_] = owner == self._ranks.rank
+        return mine, rows[mine] // self._ranks.world
+
+    @property
+    def window(self) -> BatchWindow | None:
+        return self._inner.window
 
     def _places(self, tables: torch.Tensor) -> torch.Tensor:
         """Place in its group of each of the device's tables int64[n], which decides on owners."""
@@ -269,12 +267,6 @@ class ShardedCache(Cache):
         places[device] = torch.tensor(
             [self._contents.locate(each.name)[1] for each in self._tables])
         return places[tables]
-
-    def _mine(self, name: str, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether this rank owns each of a table's rows: bool[n]."""
-        owner = (rows + self._contents.locate(name)[1]) % self._ranks.world
-        mine: NDArray[np.bool_] = owner == self._ranks.rank
-        return mine
 
 
 class AgreedFiniteCheck(FiniteCheck):

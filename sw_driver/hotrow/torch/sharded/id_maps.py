@@ -72,6 +72,9 @@ class SharedIdMaps(IdMaps):
                         f"{planned[0].tolist()} and {planned[rank].tolist()}. Load the same "
                         f"state_dict() at all ranks")
 
+    def _repetition(self, bags: Bags) -> None:
+        """None: the ranks could differ, and their store takes a repeated batch as another."""
+
     def _recorded(self, lookups: int) -> bool:
         return True  # other ranks may have lookups
 

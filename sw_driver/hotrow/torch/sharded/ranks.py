@@ -1,8 +1,9 @@
 """The processes of `torch.distributed` that train one model, and their collective calls."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 from zlib import crc32
 
@@ -39,9 +40,7 @@ class Ranks:
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None):
-        if not dist.is_initialized():
-            raise Error("several processes need torch.distributed.init_process_group() first: "
-                        "start them by torchrun, which gives each its rank")
+        _check_ranks()
         if "gloo" not in str(dist.get_backend_config(group)):
             group = dist.new_group(dist.get_process_group_ranks(group), backend="gloo")
         self._group = group
@@ -95,21 +94,7 @@ class Ranks:
 
         `what` says what failed; all ranks make the call with the same.
         """
-        failure: BaseException | None = None
-        try:
-            result = call()
-        except BaseException as error:  # the others must not wait for a rank that was interrupted
-            failure = error
-        try:
-            failed, _ = self.meet(what, self.world if failure is None else self.rank)
-        except Error:
-            if failure is None:
-                raise
-        if failure is not None:
-            raise failure
-        if int(failed.min()) < self.world:
-            raise Error(f"{what} of rank {int(failed.min())}: see the error of that rank")
-        return result
+        return _agreed(call, what, self.rank, self.world, partial(self.meet, what))
 
     def least(self, number: int) -> int:
         """The smallest of the ranks' integers."""
@@ -170,6 +155,26 @@ def _met(what: str, group: dist.ProcessGroup | None, rank: int, world: int, numb
     return every[:, 1], every[:, 2:]
 
 
+def _agreed(call: Callable[[], T], what: str, rank: int, world: int,
+            meet: Callable[[int], tuple[torch.Tensor, torch.Tensor]]) -> T:
+    """As `Ranks.agree`; `meet` is `Ranks.meet`, of a number."""
+    failure: BaseException | None = None
+    try:
+        result = call()
+    except BaseException as error:  # the others must not wait for a rank that was interrupted
+        failure = error
+    try:
+        failed, _ = meet(world if failure is None else rank)
+    except Error:
+        if failure is None:
+            raise
+    if failure is not None:
+        raise failure
+    if int(failed.min()) < world:
+        raise Error(f"{what} of rank {int(failed.min())}: see the error of that rank")
+    return result
+
+
 def average_gradients(parameters: Iterable[torch.nn.Parameter],
                       group: dist.ProcessGroup | None = None) -> None:
     """Average the gradients of parameters over the ranks, added in rank order.
@@ -181,22 +186,95 @@ def average_gradients(parameters: Iterable[torch.nn.Parameter],
     Parameters
     ----------
     parameters : iterable of Parameter
-        A missing gradient counts as zero if another rank has one.
+        The same at all ranks, of any dtypes. A missing gradient counts as zero if another rank has
+        one; if none has one, it stays None.
     group : ProcessGroup, optional
         All processes by default.
+
+    Raises
+    ------
+    Error
+        A rank has a gradient that is not dense, the ranks have other parameters, or
+        `torch.distributed` was not initialised; no gradient changed.
     """
     trained = [each for each in parameters
                if each.requires_grad and not isinstance(each, RowsParameter)]
+    _check_ranks()
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    device = _meeting_device(group, trained)
+    what = f"gradients ({_numbers(trained)}) were not averaged, because of those"
+    _agreed(lambda: _check_dense(trained), what, rank, world,
+            lambda number: _met(what, group, rank, world, number, device=device))
     if not trained:
         return
+    same: dict[tuple[torch.device, torch.dtype], list[torch.nn.Parameter]] = {}
+    for each, held in zip(trained, _held(trained, group, rank, world, device), strict=True):
+        if held:
+            same.setdefault((each.device, each.dtype), []).append(each)
+    for those in same.values():
+        _average(those, group, rank, world)
+
+
+def _check_ranks() -> None:
+    """Raise Error unless this process is one of `torch.distributed`."""
+    if not dist.is_initialized():
+        raise Error("several processes need torch.distributed.init_process_group() first: start "
+                    "them by torchrun, which gives each its rank")
+
+
+def _meeting_device(group: dist.ProcessGroup | None,
+                    parameters: Sequence[torch.nn.Parameter]) -> torch.device:
+    """Where a group takes tensors, the same at a rank without parameters."""
+    if "gloo" in str(dist.get_backend_config(group)):
+        return torch.device("cpu")
+    return parameters[0].device if parameters else torch.device("cuda")
+
+
+def _numbers(parameters: Sequence[torch.nn.Parameter]) -> str:
+    """How many numbers of which dtypes parameters have, in words."""
+    found: dict[torch.dtype, int] = {}
+    for each in parameters:
+        found[each.dtype] = found.get(each.dtype, 0) + each.numel()
+    kinds = ", ".join(f"{count} of {dtype}" for dtype, count in found.items())
+    return f"{len(parameters)} tensors: {kinds or 'none'}"
+
+
+def _check_dense(parameters: Sequence[torch.nn.Parameter]) -> None:
+    """Raise Error if a gradient is sparse."""
+    for place, each in enumerate(parameters):
+        if each.grad is not None and each.grad.layout != torch.strided:
+            raise Error(f"parameter {place} of those that require gradients, of shape "
+                        f"{list(each.shape)}, has a gradient of layout {each.grad.layout}, and "
+                        f"dense ones are averaged: give its module sparse=False, or its rows to a "
+                        f"ShardedEmbeddingBagCollection, or leave it out")
+
+
+def _held(parameters: Sequence[torch.nn.Parameter], group: dist.ProcessGroup | None, rank: int,
+          world: int, device: torch.device) -> list[bool]:
+    """Whether a rank has a gradient of each parameter."""
+    mine = torch.tensor([~each.numel() if each.grad is None else each.numel()
+                         for each in parameters], dtype=torch.int64, device=device)
+    every = torch.stack(_gathered(mine, group, rank, world)).cpu()
+    held = every >= 0
+    sizes = torch.where(held, every, ~every)
+    wrong = (sizes != sizes[0]).nonzero()
+    if len(wrong):
+        other, place = wrong[0].tolist()
+        raise Error(f"parameter {place} of those that require gradients has {sizes[0, place]} "
+                    f"numbers at rank 0, and {sizes[other, place]} at rank {other}: give the same "
+                    f"parameters in the same order at all ranks")
+    return held.any(0).tolist()
+
+
+def _average(parameters: Sequence[torch.nn.Parameter], group: dist.ProcessGroup | None, rank: int,
+             world: int) -> None:
+    """Average the gradients of parameters of one device and dtype."""
     flat = torch.cat([(torch.zeros_like(each) if each.grad is None else each.grad).flatten()
-                      for each in trained])
-    here = group, dist.get_rank(group), dist.get_world_size(group)
-    _met(f"{len(flat)} gradients were to be averaged", *here, device=flat.device)
-    parts = _gathered(flat, *here)
+                      for each in parameters])
+    parts = _gathered(flat, group, rank, world)
     total = parts[0]
     for part in parts[1:]:
         total = total + part
-    sizes = [each.numel() for each in trained]
-    for each, mean in zip(trained, (total / len(parts)).split(sizes), strict=True):
+    sizes = [each.numel() for each in parameters]
+    for each, mean in zip(parameters, (total / world).split(sizes), strict=True):
         each.grad = mean.view_as(each).clone()

@@ -75,6 +75,10 @@ class ShardedStore(Store):
         self._number_rows()
 
     @property
+    def closed(self) -> bool:
+        return self.inner.closed
+
+    @property
     def waiting(self) -> int:
         return len(self._coming)
 

@@ -434,6 +434,7 @@ class CachedStore(Store):
 
     def observe(self, request: Request) -> None:
         if request.bags.lookups:
+            self._check_open()
             batch = request.bags.device_batch(self.slot_map.registered)
             self.device.observe(batch)
             self.statistics.sent(batch.ids.nbytes)
