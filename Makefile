@@ -7,7 +7,7 @@
 # make plan-soak ten million lookups planned at random, RTL against model: many minutes
 # make hostile   random commands and register writes on the simulated card: minutes
 # make mutants   plant single faults in the source and run the tests that should notice them
-# make coverage  what the tests execute of hardware and driver, in docs/coverage.md: an hour
+# make coverage  what the tests execute of hardware and driver, in docs/coverage.md: minutes
 # make regress   lint, and what make test leaves out: further sizes, seeds and combinations
 # make nightly   whole boards in simulation, sanitizers, tables of full size, the wheel
 # make route     synthesise, place and route each board, and the card alone: hours
