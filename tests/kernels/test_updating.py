@@ -67,10 +67,10 @@ def test_narrow_rows_round_to_nearest_even(passes):
         rows = bits.view(dtype)[:, None]
         rows = rows[torch.isfinite(rows).squeeze(1)].clone()
         next_up = rows.view(torch.int16).roll(-1, 0).view(dtype).float()
-        gradients = (next_up - rows.float()).nan_to_num(0, 0, 0) / 2
+        gradients = (rows.float() - next_up).nan_to_num(0, 0, 0) / 2
         for factor in (1.0, 1 - 2**-20, 1 + 2**-20):
-            found, expected = rows.clone(), SGD(-factor).update(rows.float(), gradients)[0]
-            update_rows(found, torch.arange(len(rows)), gradients, SGD(-factor))
+            found, expected = rows.clone(), SGD(factor).update(rows.float(), gradients)[0]
+            update_rows(found, torch.arange(len(rows)), gradients, SGD(factor))
             assert same_bits(found, expected.to(dtype))
 
 
