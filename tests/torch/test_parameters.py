@@ -184,8 +184,14 @@ def in_ranks(net):
     return net.train(1)
 
 
+# PyTorch's gloo may wait for ever if the last reference to a group is dropped, with the
+# interpreter's lock, while a thread of the group frees the reduction of a backward.
+KEPT = []
+
+
 def bucket_view(net):
     ranks = nn.parallel.DistributedDataParallel(net.model, gradient_as_bucket_view=True)
+    KEPT.append(ranks)
     ranks(IDS).sum().backward()
     net.step()
 
