@@ -370,15 +370,15 @@ def test_a_state_in_words(state, words):
 
 
 def test_a_listener_may_use_the_device(device, tables):
-    """Also the queue whose command it hears of, with others under way."""
-    heard, depth = [], []
+    """Also the queue of the completed command, with others under way."""
+    completed, within = [], []
 
     def listen(queue, completion):
-        heard.append((queue, completion["opcode"]))
-        if len(heard) < 4 and not depth:
-            depth.append(device.unregister(device.register(hotrow.empty(16, np.float32))))
+        completed.append((queue, completion["opcode"]))
+        if len(completed) < 4 and not within:
+            within.append(device.unregister(device.register(hotrow.empty(16, np.float32))))
             device.fence(queue="move")
-            depth.clear()
+            within.clear()
 
     device.listeners.append(listen)
     try:
@@ -389,7 +389,7 @@ def test_a_listener_may_use_the_device(device, tables):
     finally:
         device.listeners.remove(listen)
     assert [rows[0, 0] for rows in results[:3]] == tables[0].weights[:3, 0].tolist()
-    assert len(heard) >= len(futures) and not device._commands.queues["move"].outstanding
+    assert len(completed) >= len(futures) and not device._commands.queues["move"].outstanding
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), -1, "x", [1]])

@@ -8,8 +8,8 @@ from ...config import RING_BEATS, Config
 from ...primitives.fifo import RamFifo
 from ...primitives.ram import Ram
 
-BACKLOG = 16  # beats with requests that the bank has not accepted, but one
-IN_FLIGHT = 16  # requests without an answer, but one
+BACKLOG = 16  # queued beats with requests; one more is offered to the bank
+IN_FLIGHT = 16  # queued requests without an answer; one more leaves the queue
 
 
 class BankQueue(wiring.Component):
