@@ -18,7 +18,8 @@ from ..store.base import Store
 from .bag_calls import BagCalls
 from .id_maps import IdMaps
 from .rows_parameter import RowsParameter, settings_beside
-from .saved_state import SavedCounts, SavedState
+from .saved_counts import SavedCounts
+from .saved_state import SavedState
 from .trained_batches import TrainedBatches
 
 # Hyperparameters of the optimizers of torch.optim.
