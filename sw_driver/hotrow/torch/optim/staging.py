@@ -32,6 +32,7 @@ class RowStore(Protocol):
     """What takes the step of rows."""
 
     reached: dict[int, bool]
+    several_ranks: bool
 
     def apply_all(self, staged: Sequence[StagedGradients], rule: Rule,
                   finite: Tensor | None = None) -> None:
@@ -208,7 +209,7 @@ class GradientStage:
         finite = self.finite.check(batch, [*zip(self.groups, self.rows, strict=True),
                                            *zip(self.groups, self._bags, strict=False)])
         begun = [each.values is not None for each in self.all]
-        counts = bool(self._reached) or any(begun) or getattr(store, "ranks", None) is not None
+        counts = bool(self._reached) or any(begun) or store.several_ranks
         steps = self.steps + 1, self.counted + counts
         reached = store.reached
         reached.clear()

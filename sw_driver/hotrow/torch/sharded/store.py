@@ -53,6 +53,8 @@ class ShardedStore(Store):
     this rank's store of `sharding.shards`.
     """
 
+    several_ranks = True
+
     def __init__(self, inner: Store, sharding: Sharding, ranks: Ranks):
         super().__init__(sharding.spans)
         self.inner, self.sharding, self.ranks = inner, sharding, ranks

@@ -75,6 +75,8 @@ class Store(ABC):
         One per group; none without a device.
     depth, look_ahead : int
         As in `CachedStore`.
+    several_ranks : bool
+        Whether other processes have a part of the rows.
     pools_cold_rows : bool
         Whether the card pools rows without a slot.
     reached : dict of int to bool
@@ -88,6 +90,7 @@ class Store(ABC):
     """
 
     slots, depth, look_ahead = 0, 1, 0
+    several_ranks = False
     copies_excess = False
     pools_cold_rows = False
     storages: Sequence[SlotStorage] = ()
