@@ -137,6 +137,7 @@ def test_integers_in_every_form(made, name):
         assert answer(made(), call, given) == expected, form
 
 
+@pytest.mark.filterwarnings("ignore:.*nested tensors")
 @pytest.mark.parametrize("name", INTEGERS)
 def test_what_is_no_integer_is_refused(made, name):
     values, rows, what, call = INTEGERS[name]

@@ -270,6 +270,7 @@ def test_initial_rows_of_what_has_none(ids, dim, seed):
     lambda: Expiry(cap=True), lambda: LeastCount("2"), lambda: LeastCount(2, 10.5),
     lambda: Probability("x"), lambda: Probability(float("nan")),
     lambda: Probability(True), lambda: Expiry(below=(1 << 31) + 1), lambda: IdMap(5.5),
+    lambda: IdMap(torch.tensor([2.5])), lambda: LeastCount(np.ones(2, int)),
     lambda: IdMap(5, threads=0), lambda: IdMap(5, threads="2"), lambda: IdMap(5).done(0.5),
     lambda: IdMap(5).changes(None), lambda: IdMap(5).changes(True),
     lambda: IdMap(5, expiry=Expiry(floor=5)), lambda: Expiry(floor=-1)])

@@ -52,6 +52,8 @@ def no_integers(values):
     yield "a list with 2**70", wide.tolist()
     yield "sparse", tensor.to_sparse()
     yield "meta", tensor.to("meta")
+    yield "nested", torch.nested.nested_tensor(list(torch.atleast_2d(tensor)))
+    yield "jagged", torch.nested.nested_tensor(list(torch.atleast_2d(tensor)), layout=torch.jagged)
     yield "ragged", [[1], [1, 2]]
     yield "another dimension", values[None]
     yield from (("text", "1 2"), ("a function", len), ("a dict", {}), ("a set", {1}))
@@ -73,7 +75,7 @@ def no_rows(values):
 def no_number():
     """What is no whole number, by name."""
     yield from ((repr(value), value) for value in (
-        1.5, float("nan"), "1", [1], (), 1j, np.float32(2), np.ones(2, int), torch.ones(3)))
+        True, 1.5, float("nan"), "1", [1], (), 1j, np.float32(2), np.ones(2, int), torch.ones(3)))
 
 
 @contextmanager

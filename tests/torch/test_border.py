@@ -81,6 +81,7 @@ def test_integers_in_every_form(modules, name):
             assert facts(call(modules, given)) == expected, form
 
 
+@pytest.mark.filterwarnings("ignore:.*nested tensors")
 @pytest.mark.parametrize("name", INTEGERS)
 def test_what_is_no_integer_is_refused(modules, name):
     values, what, call = INTEGERS[name]

@@ -214,8 +214,8 @@ def copied(collection):
 
 @pytest.mark.parametrize("wrong, words", [
     (torch.zeros(31, 4), r"c.weight has shape \[31, 4\], and the table \[30, 4\]"),
-    (torch.zeros(30, 4, device="meta"), "c.weight is no tensor with contents"),
-    ([1.0], "c.weight is no tensor with contents, but list")])
+    (torch.zeros(30, 4, device="meta"), "c.weight is no dense tensor with contents"),
+    ([1.0], "c.weight is no dense tensor with contents, but list")])
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 def test_a_wrong_table_leaves_all_as_they_were(mode, wrong, words):
     with collection_of(mode, 1) as collection, collection_of("resident", 2) as other:

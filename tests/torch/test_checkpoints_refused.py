@@ -112,12 +112,12 @@ UNFIT = {
     "sparse": (lambda each: each.to_sparse(), "layout torch.sparse_coo.*to_dense"),
     "csr": (lambda each: each.to_sparse_csr(), "layout torch.sparse_csr"),
     "quantized": (lambda each: torch.quantize_per_tensor(each, 0.1, 0, torch.qint8),
-                  r"quantized tensor, torch.qint8: load its dequantize"),
-    "nested": (lambda each: torch.nested.nested_tensor(list(each)), "layout nested"),
-    "numpy": (lambda each: each.numpy(), "is no tensor with contents, but ndarray"),
-    "list": (lambda each: each.tolist(), "is no tensor with contents, but list"),
-    "none": (lambda _: None, "is no tensor with contents, but NoneType"),
-    "meta": (lambda each: each.to("meta"), "is no tensor with contents, but one on 'meta'")}
+                  r"a quantized one, torch.qint8: give its dequantize"),
+    "nested": (lambda each: torch.nested.nested_tensor(list(each)), "a nested tensor"),
+    "numpy": (lambda each: each.numpy(), "is no dense tensor with contents, but ndarray"),
+    "list": (lambda each: each.tolist(), "is no dense tensor with contents, but list"),
+    "none": (lambda _: None, "is no dense tensor with contents, but NoneType"),
+    "meta": (lambda each: each.to("meta"), "is no dense tensor with contents, but one on 'meta'")}
 
 
 @pytest.mark.filterwarnings("ignore:.*(Sparse CSR|nested tensors|quantized tensor).*")
@@ -154,9 +154,9 @@ def test_what_cannot_be_copied_into_a_table_leaves_all(mode, what):
     ({"access_counts": torch.zeros(2, 4, dtype=torch.int64)}, r"int64\[3, n\].*\[2, 4\]"),
     ({"access_counts": torch.ones(3, 4)}, r"int64\[3, n\].*torch.float32"),
     ({"access_counts": -torch.ones(3, 4, dtype=torch.int64)}, "from 0 to 4294967295, got -1"),
-    ({"access_counts": [1]}, "access_counts is no tensor with contents, but list"),
-    ({"access_counts": (["a"], None)}, "access_counts is no tensor with contents, but NoneType"),
-    ({"access_counts": torch.zeros(3, 4).to_sparse()}, "access_counts is a tensor of layout"),
+    ({"access_counts": [1]}, "access_counts is no dense tensor with contents, but list"),
+    ({"access_counts": (["a"], None)}, "is no dense tensor with contents, but NoneType"),
+    ({"access_counts": torch.zeros(3, 4).to_sparse()}, "contents, but one of layout"),
 ], ids=str)
 def test_what_is_no_state_of_this_optimizer_loads_nothing(broken, words):
     with collection_of("freqcache") as collection, collection_of(seed=2) as other:
@@ -236,9 +236,13 @@ def test_times_of_polars_are_no_ids():
     assert ids_of(np.asarray(series).astype("M8[s]").astype("int64")).tolist() == [1577836800]
 
 
+GOT = {"sparse": "one of layout torch.sparse_coo", "quantized": "a quantized one, torch.qint8",
+       "nested": "a nested tensor", "meta": "one on 'meta'"}
+
+
 @pytest.mark.filterwarnings("ignore:.*(nested tensors|quantized tensor).*")
-@pytest.mark.parametrize("what", ["sparse", "quantized", "nested", "meta"])
+@pytest.mark.parametrize("what", GOT)
 def test_a_tensor_that_is_not_dense_is_no_column(what):
     values = torch.ones(3) if what != "nested" else torch.ones(3, 1)
-    with pytest.raises(BatchError, match="give a dense one of integers"):
+    with pytest.raises(BatchError, match=f"dense tensor in memory, got {GOT[what]}"):
         ids_of(UNFIT[what][0](values))

@@ -159,7 +159,9 @@ def test_what_are_no_tokens_is_refused(tokens):
         NgramIds((2,), 1, 10, 0, vocabulary=10)(tokens)
 
 
-@pytest.mark.parametrize("arguments", [((), 1, 9), ((0,), 1, 9), ((2,), 0, 9), ((2,), 1, 0)])
+@pytest.mark.parametrize("arguments", [
+    ((), 1, 9), ((0,), 1, 9), ((2,), 0, 9), ((2,), 1, 0), ((2.5,), 1, 9), ((2,), 1.5, 9),
+    ((2,), 1, 9.5), ((2,), True, 9)])
 def test_settings_without_sense_are_refused(arguments):
     with pytest.raises(Error):
         NgramIds(*arguments, seed=0)

@@ -7,8 +7,11 @@ from .generated import Opcode, Status
 
 
 class Error(Exception):
-    """Base of the errors that the driver raises on purpose, but for a TypeError where it expects a
-    whole number."""
+    """Base of the errors that the driver raises on purpose."""
+
+
+class IntegerError(Error, TypeError):
+    """What is no whole number, where one is expected."""
 
 
 class TransportError(Error):

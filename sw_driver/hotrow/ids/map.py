@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import BatchError, Error
-from ..operands.integers import listed, numbered
+from ..operands.integers import listed, numbered, whole
 from .index import MOST_COUNT, ROW_BYTES, SKETCH_ROWS, id_index
 from .initial import mixed
 from .log import ADMITTED, EXPIRED, Changes, EventLog, digest
-from .policies import MOST_ROWS, Expiry, LeastCount, Probability, check_policies, whole
+from .policies import MOST_ROWS, Expiry, LeastCount, Probability, check_policies
 
 _ALL = (1 << 32) - 1
 _AHEAD = 6  # 1/64 of the rows
@@ -109,12 +109,12 @@ class IdMap:
 
     def __init__(self, rows: int, admission: LeastCount | Probability | None = None,
                  expiry: Expiry | None = None, seed: int = 0, threads: int | None = None):
-        rows = whole("the number of rows", rows)
+        rows = whole(rows, "the number of rows")
         check_policies(rows, admission, expiry)
-        if threads is not None and whole("threads of a lookup", threads) < 1:
+        if threads is not None and whole(threads, "threads of a lookup") < 1:
             raise Error(f"a lookup has at least one thread, not {threads}")
         self.admission, self.expiry, self.threads = admission, expiry, threads
-        self.seed, self.first_rows = whole("the seed", seed) & (1 << 64) - 1, rows
+        self.seed, self.first_rows = whole(seed, "the seed") & (1 << 64) - 1, rows
         self.batch, self.completed, self.default_lookups = 0, 0, 0
         self.log = EventLog()
         self._index, self._lock = id_index(rows, self.seed), threading.RLock()
@@ -186,7 +186,7 @@ class IdMap:
             It was not planned.
         """
         with self._lock:
-            if not 0 <= whole("the number of a batch", batch) <= self.batch:
+            if not 0 <= whole(batch, "the number of a batch") <= self.batch:
                 raise Error(f"batch {batch} was not planned: the last one is {self.batch}")
             self.completed = max(self.completed, batch)
 
@@ -258,7 +258,7 @@ class IdMap:
             The log has forgotten those batches, or this map has not planned batch `since`.
         """
         with self._lock:
-            if whole("the batch `since`", since) > self.batch:
+            if whole(since, "the batch `since`") > self.batch:
                 raise Error(f"changes since batch {since} are asked for, and the last batch is "
                             f"{self.batch}: after a return to an earlier state, export the whole "
                             f"table, since=0")
@@ -301,7 +301,7 @@ class IdMap:
                        settings["expiry"] and Expiry(**settings["expiry"]), settings["seed"],
                        threads)
             index, fresh, free = made._index, len(state["ids"]), np.asarray(state["free"])
-            numbers = {name: whole(name, settings[name]) for name in (
+            numbers = {name: whole(settings[name], name) for name in (
                 "batch", "default_lookups", "first_rows", "bar", "first")}
             if min(numbers.values()) < 0 or numbers["first"] > numbers["batch"]:
                 raise ValueError(f"numbers that cannot be, {numbers}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from numbers import Real
-from operator import index
 from typing import Any
 
 from ..contract.errors import Error
+from ..operands.integers import whole
 from .index import MOST_COUNT
 
 MOST_ROWS = (1 << 31) - 1
@@ -106,7 +106,7 @@ class Expiry:
 
 def check_policies(rows: int, admission: Any, expiry: Any) -> None:
     """Raise Error unless a map of so many rows may have these."""
-    if not 2 <= whole("the number of rows of a map of ids", rows) <= MOST_ROWS:
+    if not 2 <= whole(rows, "the number of rows of a map of ids") <= MOST_ROWS:
         raise Error(f"a map of ids needs 2 to {MOST_ROWS} rows, not {rows}")
     for what, given, kinds in (("admission", admission, (LeastCount, Probability)),
                                ("expiry", expiry, (Expiry,))):
@@ -121,16 +121,9 @@ def check_policies(rows: int, admission: Any, expiry: Any) -> None:
                     f"all of them: give a lower floor")
 
 
-def whole(name: str, value: Any) -> int:
-    """A value as int; raise Error, with its name, unless it is a whole number."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise Error(f"{name} is a whole number, not {value!r}")
-    return index(value)
-
-
 def _check_whole(policy: LeastCount | Expiry) -> None:
     for each in fields(policy):
         value = getattr(policy, each.name)
         if value is not None:
             object.__setattr__(policy, each.name, whole(
-                f"{each.name} of {type(policy).__name__}", value))
+                value, f"{each.name} of {type(policy).__name__}"))

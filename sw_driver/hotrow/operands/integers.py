@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract.errors import BatchError, RegistrationError
+from ..contract.errors import BatchError, IntegerError, RegistrationError
 from ..memory.buffer import as_array, is_tensor
 
 Integers: TypeAlias = NDArray[np.integer[Any]]
@@ -47,17 +47,19 @@ def listed(values: Any) -> NDArray[Any]:
 
 
 def whole(value: Any, what: str) -> int:
-    """A whole number of Python, NumPy or PyTorch.
+    """A whole number of Python, NumPy or PyTorch, and no bool.
 
     Raises
     ------
-    TypeError
+    IntegerError
         It is something else.
     """
     try:
-        return index(value)
-    except (TypeError, RuntimeError) as refusal:
-        raise TypeError(f"{what} must be a whole number, not {value!r}") from refusal
+        if not isinstance(value, bool):
+            return index(value)
+    except (TypeError, RuntimeError):
+        pass
+    raise IntegerError(f"{what} must be a whole number, not {value!r}")
 
 
 def vector(values: Any, what: str) -> Integers:

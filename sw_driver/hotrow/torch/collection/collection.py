@@ -14,7 +14,7 @@ from torch import nn
 
 from ...contract.errors import Error
 from ...device import Device
-from ...ids.policies import whole
+from ...operands.integers import whole
 from ..features.configs import TableConfig, TableGroup, check_tables, group_tables, table_config
 from ..features.grouping import Grouping
 from ..features.layout import FeatureLayout
@@ -433,7 +433,7 @@ class HotEmbeddingBagCollection(nn.Module):
         """
         if self.id_maps is None:
             raise Error("forget_changes() is for tables with ids='any', and there is none")
-        self.id_maps.forget(whole("until", until), name)
+        self.id_maps.forget(whole(until, "until"), name)
 
     def grow(self, name: str) -> int:
         """Double the rows of a table with `ids="any"`, between a step and the next batch.
@@ -648,7 +648,7 @@ def _check_numbers(**numbers: int | None) -> None:
     workers."""
     for name, value in numbers.items():
         least = {"share": 1, "workers": 0}.get(name, -1 << 63)
-        if value is not None and not least <= whole(name, value) < 1 << 63:
+        if value is not None and not least <= whole(value, name) < 1 << 63:
             raise Error(f"{name} is {least} or more, and below 2**63, not {value}")
 
 

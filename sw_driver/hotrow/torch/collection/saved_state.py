@@ -10,6 +10,7 @@ from torch import nn
 
 from ...contract.errors import Error
 from ..features.configs import TableConfig
+from ..features.inputs import no_elements
 from ..optim.interrupts import raise_saying, uninterrupted
 from .cache import Cache
 from .contents import NamedTables, TableContents
@@ -156,16 +157,8 @@ class SavedState:
 
 def refusal(given: Any) -> str:
     """Why what is to be loaded cannot be copied into a table, in words; empty if it can."""
-    if not isinstance(given, torch.Tensor):
-        return f"is no tensor with contents, but {type(given).__name__}"
-    if given.is_meta:
-        return "is no tensor with contents, but one on 'meta'"
-    if given.layout != torch.strided or given.is_nested:
-        kind = "nested" if given.is_nested else str(given.layout)
-        return f"is a tensor of layout {kind}, and not strided: load a dense copy, as to_dense()"
-    if given.is_quantized:
-        return f"is a quantized tensor, {given.dtype}: load its dequantize()"
-    return ""
+    what = no_elements(given) if isinstance(given, torch.Tensor) else type(given).__name__
+    return what and f"is no dense tensor with contents, but {what}"
 
 
 def load_others(module: nn.Module, state_dict: Mapping[str, Any], prefix: str,

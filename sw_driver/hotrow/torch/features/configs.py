@@ -9,7 +9,8 @@ import torch
 
 from ...contract.errors import Error
 from ...ids import Expiry, LeastCount, Probability
-from ...ids.policies import check_policies, whole
+from ...ids.policies import check_policies
+from ...operands.integers import whole
 from ..memory.rows import RowKind
 from ..memory.tables import EmbeddingTables
 
@@ -67,8 +68,8 @@ class TableConfig:
     def __post_init__(self) -> None:
         self._check_names()
         for size in ("num_embeddings", "embedding_dim"):
-            object.__setattr__(self, size, whole(f"table {self.name!r}: {size}",
-                                                 getattr(self, size)))
+            object.__setattr__(self, size, whole(getattr(self, size),
+                                                 f"table {self.name!r}: {size}"))
         if self.num_embeddings < 1 or self.embedding_dim < 1:
             raise Error(f"table {self.name!r} needs at least one row and one element, not "
                         f"{self.num_embeddings} x {self.embedding_dim}")

@@ -13,6 +13,8 @@ from torch import nn
 
 from ...contract.errors import BatchError, Error
 from ...ids.initial import string_ids
+from ...operands.integers import whole
+from .inputs import no_elements
 
 _MASK = (1 << 64) - 1
 
@@ -88,7 +90,10 @@ _INTEGERS = (int, np.integer)
 def _column(column: Any) -> NDArray[Any]:
     """A column as an array of integers or of objects."""
     if isinstance(column, torch.Tensor):
-        column = _dense(column).detach().cpu()
+        if no_elements(column):
+            raise BatchError(f"expected a column of ids as a dense tensor in memory, got "
+                             f"{no_elements(column)}")
+        column = column.detach().cpu()
     if isinstance(column, (str, bytes, Set, Mapping)) or not hasattr(column, "__iter__"):
         return np.array(None)
     if hasattr(column, "dtype") or hasattr(column, "shape"):
@@ -106,21 +111,6 @@ def _column(column: Any) -> NDArray[Any]:
             column = getattr(column, name)()
             break
     return np.fromiter(column, object)
-
-
-def _dense(column: torch.Tensor) -> torch.Tensor:
-    """The tensor, if it has elements one after the other.
-
-    Raises
-    ------
-    BatchError
-        It is sparse, nested, quantized or without contents.
-    """
-    if column.layout != torch.strided or column.is_nested or column.is_quantized or column.is_meta:
-        kind = "nested" if column.is_nested else column.layout
-        raise BatchError(f"expected a column of ids, got a tensor of {column.dtype}, {kind}, on "
-                         f"{column.device}: give a dense one of integers, as to_dense()")
-    return column
 
 
 def _is_null(value: object) -> bool:
@@ -179,7 +169,10 @@ class NgramIds(nn.Module):
     def __init__(self, orders: Iterable[int], heads: int, rows: int, seed: int, pad: int = 0,
                  vocabulary: int = 1 << 20):
         super().__init__()
-        self.orders, self.heads, self.pad = tuple(orders), heads, pad
+        orders = tuple(whole(order, "an order of n-grams") for order in orders)
+        heads, rows, pad = whole(heads, "heads"), whole(rows, "rows"), whole(pad, "pad")
+        vocabulary = whole(vocabulary, "vocabulary")
+        self.orders, self.heads, self.pad = orders, heads, pad
         if not self.orders or min(self.orders) < 1 or heads < 1 or rows < 1:
             raise Error(f"n-gram ids need orders, heads and rows of 1 or more, not orders "
                         f"{self.orders}, {heads} heads and {rows} rows")

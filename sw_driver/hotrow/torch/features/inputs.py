@@ -128,13 +128,25 @@ def host_tensor(values: object, what: str, kind: str = "integers") -> torch.Tens
                              f"{type(values).__name__}" + (
                                  " of strings: hotrow.torch.ids_of makes ids of a column" * words)
                              ) from None
-    if values.layout != torch.strided or values.device.type == "meta" or values.is_quantized:
-        raise BatchError(f"expected {what} as a dense tensor in memory, got layout "
-                         f"{values.layout} of {values.dtype} on {values.device}")
+    if no_elements(values):
+        raise BatchError(f"expected {what} as a dense tensor in memory, got {no_elements(values)}")
     floats = values.is_floating_point()
     if (floats != (kind == "floats")) or values.is_complex() or values.dtype == torch.bool:
         raise BatchError(f"expected {what} as {kind}, got {values.dtype}")
     return values.cpu() if floats else values.detach().cpu()  # weights keep their graph
+
+
+def no_elements(values: torch.Tensor) -> str:
+    """What a tensor is that has not its elements one after the other, in words; empty if it has."""
+    if values.is_meta:
+        return "one on 'meta', without contents"
+    if values.is_nested:
+        return "a nested tensor: give one tensor of all elements, as values()"
+    if values.layout != torch.strided:
+        return f"one of layout {values.layout}: give a dense copy, as to_dense()"
+    if values.is_quantized:
+        return f"a quantized one, {values.dtype}: give its dequantize()"
+    return ""
 
 
 def integers(values: object, what: str, dimensions: int = 1) -> torch.Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ...contract.errors import Error
-from ...ids.policies import whole
+from ...operands.integers import whole
 from .fed_collection import FedBatch, collections_of
 from .micro_batch import backward, refuse_batch_coupled
 
@@ -72,7 +72,7 @@ class TrainPipeline(Generic[B]):
         self.collections = [each.collection for each in self._fed]
         self._inputs, self._watch, self._writer = inputs, watch, writer
         self.ahead = min(each.store.depth - 1 + each.store.look_ahead
-                         for each in self.collections) if ahead is None else whole("ahead", ahead)
+                         for each in self.collections) if ahead is None else whole(ahead, "ahead")
         if self.ahead < 0:
             raise Error(f"a pipeline reads 0 or more batches ahead, not {self.ahead}")
         self.epoch = self.batch = self._skip = self._done = 0
