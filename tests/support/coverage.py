@@ -42,7 +42,7 @@ HIGH = 16  # bits of a signal from here on are beyond the sizes of most tests
 POINT = re.compile(rb"C '(.*)' (\d+)$")
 
 SOURCE = "sw_driver/hotrow"
-TESTS = ("tests/driver", "tests/kernels", "tests/torch")
+TESTS = ("tests/driver", "tests/ids", "tests/kernels", "tests/torch")
 INTERRUPTS = "tests/driver/test_driver_interrupts.py"  # one within coverage's lock would keep it
 TIER = "not slow and not long and not formal"
 FEW = 0.9  # of a Python file's lines: files below are listed
