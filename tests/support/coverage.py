@@ -117,7 +117,7 @@ def python_page(files: dict):
            if summary["num_statements"] and _share([summary], "line") < FEW}
     return [
         "## Python", "",
-        "Lines and branches of the driver that the quick tests of driver, kernels and "
+        "Lines and branches of the driver that the quick tests of driver, ids, kernels and "
         "`hotrow.torch` execute. Processes that tests start do not count: commands of the terminal "
         "and training on several ranks run in such processes and in the slow tests.", "",
         *_table("package", COUNTS, (

@@ -30,6 +30,8 @@ from hotrow_rtl.config import preset
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.support import undefined_memory
+
 PLANNING = preset("tiny")  # 256 slots
 TABLES = (TableConfig("user", 301, 8), TableConfig("item", 500, 8, "mean"),
           TableConfig("place", 3, 6), TableConfig("half", 70, 8, dtype=torch.float16))
@@ -433,7 +435,7 @@ def lost():
     refused(lambda: shared(bags), "", "does not reach another rank")
     shared.close()
     for here, shard in zip(tables, shards, strict=True):
-        # Bytes: rows of padding have any contents, perhaps NaN.
+        # Bytes, as rows of padding may be NaN.
         assert torch.equal(here.view(torch.uint8), shard.tables.rows.array.view(torch.uint8))
     os._exit(0)  # the group cannot end in order
 
@@ -463,6 +465,7 @@ def converted():
 
 
 def main(path, *cases):
+    undefined_memory.install()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
     found = {name: together(**CASES[name]) for name in cases}
