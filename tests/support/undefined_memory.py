@@ -10,6 +10,8 @@ from functools import wraps
 import numpy as np
 import torch
 
+MAKERS = ((np, "empty"), (np, "empty_like"), (torch, "empty"), (torch, "empty_like"),
+          (torch.Tensor, "new_empty"))
 NUMBER, TRUE = 0xFF, 1  # each byte of a number, which is NaN or -1; and of a bool
 
 
@@ -19,8 +21,7 @@ def pytest_configure():
 
 def install():
     """Fill what NumPy and PyTorch return undefined, from here on in this process."""
-    for owner, name in ((np, "empty"), (np, "empty_like"), (torch, "empty"), (torch, "empty_like"),
-                        (torch.Tensor, "new_empty")):
+    for owner, name in MAKERS:
         setattr(owner, name, _filled(getattr(owner, name)))
 
 

@@ -11,8 +11,7 @@ from tests.support import undefined_memory
 
 
 def test_undefined_memory_is_not_zero(monkeypatch):
-    for owner, name in ((np, "empty"), (np, "empty_like"), (torch, "empty"), (torch, "empty_like"),
-                        (torch.Tensor, "new_empty")):
+    for owner, name in undefined_memory.MAKERS:
         monkeypatch.setattr(owner, name, getattr(owner, name))  # which it restores at the end
     undefined_memory.install()
     assert np.isnan(np.empty((2, 3), np.float32)).all()

@@ -14,7 +14,7 @@ from torch import nn
 from ...contract.errors import BatchError, Error
 from ...ids.initial import string_ids
 from ...operands.integers import whole
-from .inputs import no_elements
+from .inputs import check_elements
 
 _MASK = (1 << 64) - 1
 
@@ -90,9 +90,7 @@ _INTEGERS = (int, np.integer)
 def _column(column: Any) -> NDArray[Any]:
     """A column as an array of integers or of objects."""
     if isinstance(column, torch.Tensor):
-        if no_elements(column):
-            raise BatchError(f"expected a column of ids as a dense tensor in memory, got "
-                             f"{no_elements(column)}")
+        check_elements(column, "a column of ids")
         column = column.detach().cpu()
     if isinstance(column, (str, bytes, Set, Mapping)) or not hasattr(column, "__iter__"):
         return np.array(None)

@@ -128,8 +128,7 @@ def host_tensor(values: object, what: str, kind: str = "integers") -> torch.Tens
                              f"{type(values).__name__}" + (
                                  " of strings: hotrow.torch.ids_of makes ids of a column" * words)
                              ) from None
-    if no_elements(values):
-        raise BatchError(f"expected {what} as a dense tensor in memory, got {no_elements(values)}")
+    check_elements(values, what)
     floats = values.is_floating_point()
     if (floats != (kind == "floats")) or values.is_complex() or values.dtype == torch.bool:
         raise BatchError(f"expected {what} as {kind}, got {values.dtype}")
@@ -147,6 +146,13 @@ def no_elements(values: torch.Tensor) -> str:
     if values.is_quantized:
         return f"a quantized one, {values.dtype}: give its dequantize()"
     return ""
+
+
+def check_elements(values: torch.Tensor, what: str) -> None:
+    """Raise BatchError unless a tensor has its elements one after the other."""
+    found = no_elements(values)
+    if found:
+        raise BatchError(f"expected {what} as a dense tensor in memory, got {found}")
 
 
 def integers(values: object, what: str, dimensions: int = 1) -> torch.Tensor:
