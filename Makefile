@@ -6,8 +6,7 @@
 # make soak      a million rows moved at random through rough memory, RTL against model: minutes
 # make plan-soak ten million lookups planned at random, RTL against model: many minutes
 # make hostile   random commands and register writes on the simulated card: minutes
-# make mutants   plant single faults in the source and run the tests that should notice them
-# make coverage  what the tests execute of hardware and driver, in docs/coverage.md: minutes
+# make coverage  what the device's tests execute of Verilog and driver; asks for a system Verilator
 # make regress   lint, and what make test leaves out: further sizes, seeds and combinations
 # make nightly   whole boards in simulation, sanitizers, tables of full size, the wheel
 # make route     synthesise, place and route each board, and the card alone: hours
@@ -18,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test quick formal soak plan-soak hostile mutants coverage regress nightly route lint \
+.PHONY: demo test quick formal soak plan-soak hostile coverage regress nightly route lint \
 	docs generated clean prerequisites
 .DEFAULT_GOAL := test
 
@@ -27,7 +26,7 @@ demo: $(VENV)/.installed-demo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m "not formal and not long and not route" $(ARGS) \
-		$(if $(SINCE),$$($(BIN)/python -m tests.support.mutant_tests $(SINCE)))
+		$(if $(SINCE),$$($(BIN)/python -m tests.support.changed_tests $(SINCE)))
 
 quick: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m "not slow and not long and not route" $(ARGS)
@@ -41,11 +40,11 @@ soak: $(VENV)/.installed-dev
 hostile: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.support.fuzz.hostile $(ARGS)
 
-mutants: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.support.mutants $(ARGS)
-
 coverage: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.support.coverage
+	mkdir -p build/coverage && HOTROW_COVERAGE=$(CURDIR)/build/coverage $(BIN)/python -m coverage run \
+		--branch --source=sw_driver/hotrow -m pytest -n 0 -m slow tests/sim/device $(ARGS) && \
+		$(BIN)/python -m coverage report && verilator_coverage --annotate build/coverage/lines \
+		build/coverage/*.dat
 
 plan-soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.support.fuzz.plan_soak $(ARGS)

@@ -43,7 +43,7 @@ def interrupted(call, at):
     except KeyboardInterrupt:
         return trace.where
     finally:
-        sys.settrace(before)  # of a measurement of coverage
+        sys.settrace(before)  # of coverage.py
     return None
 
 

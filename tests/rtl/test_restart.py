@@ -198,7 +198,7 @@ CASES = PORTS | LANES | {
     "ClearedRam": Case(lambda: ClearedRam(8, 4), restart="clear", reset=False, ready="ready",
                        settle=6, inputs={"read_enable": constant(1)}),
     "FlushTimer": Case(FlushTimer, settle=MIN_CYCLES + 2, inputs={"drained": constant(1)}),
-    # By its name: a mutant of the card is not one of every unit's restart.
+    # By its name: a card with a planted fault is not one of every unit's restart.
     "IdleTimer": Case(lambda: import_module("hotrow_boards.card").IdleTimer(5), settle=6),
 }
 PARTS = {"BankQueue": "BankCrossbar", **dict.fromkeys(

@@ -53,7 +53,7 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
     litedram : litedram.Core, optional
         The controller of the row ports.
     coverage : bool
-        The library counts what it executes, see `testing.coverage`, and is slow.
+        The library counts the lines and toggles that it executes, and is slow.
 
     Raises
     ------

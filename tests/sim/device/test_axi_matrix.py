@@ -14,7 +14,6 @@ from hotrow_sim.memory import DECERR, SLVERR
 from hotrow_sim.model import open_transport as open_model
 
 from tests.support.bare_host import BareHost, aligned
-from tests.support.covered import note
 
 pytestmark = pytest.mark.slow
 TINY = preset("tiny")
@@ -40,7 +39,6 @@ def card(request, make_card):
 def spoil(card, kind, buffer, offset, response, beat):
     """Inject a fault into the beat of a buffer's byte, the `beat` of its transfer, at every port of
     a kind."""
-    note("fault", kind, STATUS[response].name, beat)
     for name in card.transport.ports:
         if name.startswith(kind):
             card.transport.fail_range(name, card.addresses[buffer] + offset, 1, response)

@@ -1,6 +1,6 @@
-"""The test files that a source file may break, by the imports between files.
+"""The test files near what differs from a revision, by the imports between files.
 
-    python -m tests.support.mutant_tests main    those of the files that differ from a revision
+    python -m tests.support.changed_tests main    those of the files that differ from a revision
 """
 
 import ast
@@ -8,13 +8,9 @@ import subprocess
 import sys
 import tomllib
 from functools import cache
-from itertools import takewhile
 from pathlib import Path
 
 TREES = ("rtl", "sim", "boards", "sw_driver", "")  # "": tests import each other as tests.…
-# These build devices, boards and plots, or train for long; the device's own tests are a last stage.
-TOOLS = ("bench", "boards", "cocotb", "docs", "explore", "formal")
-DEVICE = "sim/device"
 NEAR = 4  # imports between a test and a changed file; tests that are farther away see less of it
 
 
@@ -83,38 +79,6 @@ def _distances(root: Path, path: Path):
         found |= dict.fromkeys(coming, found[level[0]] + 1)
         level = coming
     return found
-
-
-def tests_of(root: Path, path: Path, device=False) -> list[str]:
-    """Test files that import a source file, the nearest first.
-
-    Parameters
-    ----------
-    root : Path
-    path : Path
-        Relative to `root`.
-    device : bool
-        Those that build the Verilated device instead of all others.
-
-    Returns
-    -------
-    list of str
-        First those of its package, of these the tests of its name, then by the number of imports
-        between test and file.
-    """
-    ranked, package = [], path.parent.parts[2:]
-    for test in sorted((root / "tests").rglob("test_*.py")):
-        folder = test.parent.relative_to(root / "tests")
-        if folder.parts[0] in TOOLS or folder.is_relative_to(DEVICE) != device:
-            continue
-        distance = _distances(root, test).get(root / path)
-        if distance is not None:
-            own = path.stem in test.stem or set(folder.parts) & {path.stem}
-            within = folder.parts[folder.parts[0] in TREES:]
-            shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1],
-                                              zip(package, within, strict=False)))
-            ranked.append((-shared, not own, distance, str(test.relative_to(root))))
-    return [test for *_, test in sorted(ranked)]
 
 
 def tests_since(root: Path, revision: str, most=NEAR) -> list[str]:
