@@ -50,6 +50,14 @@ def c_header(what: dict) -> str:
     define("status codes", [(f"STATUS_{name}", value, what["status_doc"][name])
                             for name, value in what["status"].items()])
     define("opcodes", [(f"OP_{name}", f"0x{value:02X}") for name, value in what["opcodes"].items()])
+    lines += _each("STATUSES", "every status: X(name, value)", what["status"].items())
+    lines += _each(
+        "COMMANDS", "every command: X(name, opcode, served by the lookup queue, by the move queue, "
+        "flags that it defines, flags that exclude each other)", [
+            (each["name"], f"0x{each['opcode']:02X}", str(each["queue"] != "move").lower(),
+             str(each["queue"] != "lookup").lower(),
+             sum(what["flags"][each["flags"]].values()) if each["flags"] else 0, each["contrary"])
+            for each in what["commands"]])
     define("policies of a PLAN", [(f"POLICY_{name}", value, what["policies_doc"][name])
                                   for name, value in what["policies"].items()])
     define("element types", [(f"ELEMENT_{name}", value)
@@ -61,6 +69,13 @@ def c_header(what: dict) -> str:
         lines.extend(("", *_struct(name, what[key], what["constants"][size])))
     lines.extend(("", "#endif", ""))
     return "\n".join(lines)
+
+
+def _each(name, doc, rows):
+    """A macro that applies another, X, to the entries of a table."""
+    entries = [f"  X({', '.join(map(str, row))})" for row in rows]
+    return ["", f"/* {doc} */", f"#define HOTROW_{name}(X) \\",
+            *(f"{entry} \\" for entry in entries[:-1]), entries[-1]]
 
 
 def _struct(name, fields, size):

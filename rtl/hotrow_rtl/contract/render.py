@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .. import config
 from . import commands, encoding, link_frames, registers
+from .command_rules import CONTRARY
 from .documents import c_header, link_markdown, markdown
 from .driver_module import driver_module
 from .registers import shift
@@ -52,7 +53,8 @@ def describe() -> dict:
         "commands": [
             {"name": command.opcode.name, "opcode": command.opcode.value, "queue": command.queue,
              "operands": list(command.operands),
-             "flags": command.flags.__name__ if command.flags else None, "doc": command.doc}
+             "flags": command.flags.__name__ if command.flags else None,
+             "contrary": int(CONTRARY.get(command.opcode, 0)), "doc": command.doc}
             for command in commands.COMMANDS.values()
         ],
         "operands": _fields(encoding.OPERANDS),

@@ -6,7 +6,6 @@ namespace hotrow::engine {
 
 namespace {
 
-constexpr uint32_t ID64 = 1, FEATURE_MAJOR = 2, JAGGED = 4;
 constexpr uint32_t PATTERN = 256;        // lookups of a pattern, at least
 
 }  // namespace
@@ -15,15 +14,15 @@ BatchReader::BatchReader(const Geometry &geometry, const Memory &memory, const T
     : geometry_(geometry), memory_(memory), table_of_(tables), keys_(geometry),
       partitions_(geometry.tables) {}
 
-bool BatchReader::feature_major() const { return flags_ & FEATURE_MAJOR; }
+bool BatchReader::feature_major() const { return flags_ & HOTROW_BATCH_FEATURE_MAJOR; }
 
 bool BatchReader::read(const Command &command, const Addresses &addresses, const Passes &passes,
                        Outcome &outcome) {
     flags_ = command.flags;
     count_ = command.count;
     samples_ = command.samples;
-    wide_ = flags_ & ID64;
-    jagged_ = flags_ & JAGGED;
+    wide_ = flags_ & HOTROW_BATCH_ID64;
+    jagged_ = flags_ & HOTROW_BATCH_JAGGED;
     const uint32_t lanes = geometry_.lanes();
     beat_shift_ = log2_of(static_cast<uint64_t>(std::max<uint32_t>(1, wide_ ? lanes / 2 : lanes)));
     columns_.resize(command.table_count);

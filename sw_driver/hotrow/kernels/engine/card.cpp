@@ -1,12 +1,9 @@
 #include "card.hpp"
 
-#include "hotrow_contract.h"
-
 namespace hotrow::engine {
 
 namespace {
 
-constexpr uint32_t READY = 1, FAULT_UNKNOWN = 4, FAULT_RETIRED = 8, SOFT_RESET = 1;
 constexpr uint32_t ADDRESS_MASK = 0xFFC;  // the slave decodes 12 address bits without the lowest two
 constexpr uint32_t LOOKUP = HOTROW_REG_LOOKUP_COMMANDS_LOW, MOVE = HOTROW_REG_MOVE_COMMANDS_LOW;
 constexpr uint32_t QUEUE_SPACE = MOVE - LOOKUP;
@@ -84,7 +81,7 @@ uint32_t Card::read_register(uint32_t offset) {
     offset &= ADDRESS_MASK;
     const std::lock_guard<std::mutex> guard(shared_.state);
     if (!known(offset)) {
-        fault_ |= FAULT_UNKNOWN;
+        fault_ |= HOTROW_REG_FAULT_UNKNOWN_MASK;
         return 0;
     }
     if (is_queue(offset)) return read_queue(queue_of(queue_number(offset)), offset);
@@ -113,7 +110,7 @@ uint32_t Card::read_register(uint32_t offset) {
         case HOTROW_REG_LOOKUP_LANES: return g.lookup_lanes;
         case HOTROW_REG_ADDRESS_WIDTH: return g.address_width;
         case HOTROW_REG_CARD_MEMORY_LOG2: return g.card_memory_log2;
-        case HOTROW_REG_STATUS: return READY;
+        case HOTROW_REG_STATUS: return HOTROW_REG_STATUS_READY_MASK;
         case HOTROW_REG_FAULT: return fault_;
         case HOTROW_REG_INTERRUPT:
             return uint32_t{lookup_queue_.landed != interrupts_seen_[0]} |
@@ -147,7 +144,7 @@ uint32_t Card::read_queue(const CommandQueue &queue, uint32_t offset) const {
 bool Card::changes_maps(uint32_t offset, uint32_t value) {
     switch (offset) {
         case HOTROW_REG_REGION_COMMIT: case HOTROW_REG_TABLE_COMMIT: return true;
-        case HOTROW_REG_CONTROL: return value & SOFT_RESET;
+        case HOTROW_REG_CONTROL: return value & HOTROW_REG_CONTROL_SOFT_RESET_MASK;
         case HOTROW_REG_LOOKUP_CONTROL: case HOTROW_REG_MOVE_CONTROL: {
             const std::lock_guard<std::mutex> guard(shared_.state);
             return queue_of(queue_number(offset)).enabled != (value & 1);
@@ -162,13 +159,13 @@ void Card::write_register(uint32_t offset, uint32_t value) {
     if (changes_maps(offset, value)) pause.emplace(*this);
     const std::lock_guard<std::mutex> guard(shared_.state);
     if (!known(offset)) {
-        fault_ |= FAULT_UNKNOWN;
+        fault_ |= HOTROW_REG_FAULT_UNKNOWN_MASK;
         return;
     }
     if (is_queue(offset)) return write_queue(queue_number(offset), offset, value);
     switch (offset) {
         case HOTROW_REG_CONTROL:
-            if (value & SOFT_RESET)
+            if (value & HOTROW_REG_CONTROL_SOFT_RESET_MASK)
                 for (CommandQueue *queue : {&lookup_queue_, &move_queue_}) {
                     queue->enabled = false;
                     queue->restart();
@@ -185,7 +182,7 @@ void Card::write_register(uint32_t offset, uint32_t value) {
             shared_.signalled();
             break;
         case HOTROW_REG_PLAN_RETIRED:
-            if (!lookups_.retire(value)) fault_ |= FAULT_RETIRED;
+            if (!lookups_.retire(value)) fault_ |= HOTROW_REG_FAULT_RETIREMENT_MASK;
             break;
         case HOTROW_REG_REGION_COMMIT: commit_region(value & 1, value & 2); break;
         case HOTROW_REG_TABLE_COMMIT: commit_table(value & 1); break;

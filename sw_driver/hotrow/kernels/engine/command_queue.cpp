@@ -9,21 +9,9 @@ namespace hotrow::engine {
 
 namespace {
 
-constexpr uint32_t ENABLE = 1, HALT_ON_ERROR = 2, ABORT = 4, RESUME = 8;
-constexpr uint64_t LIST_ALIGNMENT = 64;
 constexpr uint32_t HALF_RANGE = uint32_t{1} << 31;
 
-struct Completion {
-    uint32_t tag;
-    Opcode opcode;
-    Status status;
-    uint16_t reserved_6;
-    uint64_t start, end, error_index, error_address;
-    uint32_t lookups, hits, misses, unique, popular, entries, refused, reserved_68;
-    uint64_t bytes;
-    uint32_t evictions, bypasses, wait_for, reserved_92[8], sequence;
-};
-static_assert(sizeof(Completion) == sizeof(Command));
+static_assert(sizeof(hotrow_completion) == sizeof(Command));
 
 }  // namespace
 
@@ -50,11 +38,11 @@ void CommandQueue::restart() {
 }
 
 void CommandQueue::control(uint32_t value) {
-    if ((value & ENABLE) && !enabled) restart();
-    enabled = value & ENABLE;
-    halt_on_error = value & HALT_ON_ERROR;
-    abort_ = waiting_ && (value & ABORT);
-    if (value & RESUME) {
+    if ((value & HOTROW_REG_LOOKUP_CONTROL_ENABLE_MASK) && !enabled) restart();
+    enabled = value & HOTROW_REG_LOOKUP_CONTROL_ENABLE_MASK;
+    halt_on_error = value & HOTROW_REG_LOOKUP_CONTROL_HALT_ON_ERROR_MASK;
+    abort_ = waiting_ && (value & HOTROW_REG_LOOKUP_CONTROL_ABORT_MASK);
+    if (value & HOTROW_REG_LOOKUP_CONTROL_RESUME_MASK) {
         halted_ = false;
         halt_status_ = Status::OK;
     }
@@ -73,8 +61,12 @@ bool CommandQueue::ring(uint32_t value) {
 
 uint32_t CommandQueue::state() const {
     const bool faulted = fault_ != Status::OK;
-    return uint32_t{running_.has_value()} | uint32_t{halted_} << 1 | uint32_t{waiting_} << 2 |
-           uint32_t{faulted} << 3 | static_cast<uint32_t>(faulted ? fault_ : halt_status_) << 8;
+    return running_.has_value() * HOTROW_REG_LOOKUP_STATE_BUSY_MASK |
+           halted_ * HOTROW_REG_LOOKUP_STATE_HALTED_MASK |
+           waiting_ * HOTROW_REG_LOOKUP_STATE_WAITING_MASK |
+           faulted * HOTROW_REG_LOOKUP_STATE_FAULTED_MASK |
+           static_cast<uint32_t>(faulted ? fault_ : halt_status_)
+               << HOTROW_REG_LOOKUP_STATE_STATUS_SHIFT;
 }
 
 void CommandQueue::wait(uint32_t seen, double seconds) {
@@ -140,7 +132,7 @@ std::optional<Outcome> CommandQueue::execute(const Command &command,
     Addresses addresses;
     Outcome outcome = validator_.validate(command, queue_, addresses);
     if (outcome.status != Status::OK) return outcome;
-    switch (command.opcode) {
+    switch (opcode_of(command)) {
         case Opcode::NOP: case Opcode::FENCE: return outcome;
         case Opcode::SIGNAL:
             shared_.events[command.event] = command.value;
@@ -198,10 +190,10 @@ void CommandQueue::fetch() {
 
 void CommandQueue::complete(const Command &command, const Outcome &outcome, uint64_t start,
                             uint64_t end) {
-    Completion record{};
+    hotrow_completion record{};
     record.tag = command.tag;
     record.opcode = command.opcode;
-    record.status = outcome.status;
+    record.status = static_cast<uint8_t>(outcome.status);
     record.start = start;
     record.end = end;
     record.error_index = outcome.error_index;
@@ -238,7 +230,7 @@ Status CommandQueue::entry(uint64_t ring, uint32_t number, bool write, uint64_t 
     address = (region ? region->base : 0) + offset;
     if (!region || offset + sizeof(Command) > region->size) return Status::REGION;
     if (write && !region->writable) return Status::READ_ONLY;
-    return address % LIST_ALIGNMENT ? Status::MISALIGNED : Status::OK;
+    return address % HOTROW_LIST_ALIGNMENT ? Status::MISALIGNED : Status::OK;
 }
 
 }  // namespace hotrow::engine

@@ -11,13 +11,14 @@
 #include <cstdint>
 #include <cstring>
 
+#include "hotrow_contract.h"
 #include "aligned_memory.hpp"
 #include "geometry.hpp"
 #include "lookup_keys.hpp"
 
 namespace hotrow::engine {
 
-constexpr uint32_t NO_SLOT = 0xFFFF'FFFF;
+constexpr uint32_t NO_SLOT = HOTROW_NO_SLOT;
 
 template <class Tag, int WAYS>
 struct SetBlock {

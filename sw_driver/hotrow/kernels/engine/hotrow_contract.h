@@ -192,6 +192,52 @@
 #define HOTROW_OP_COPY 0x24
 #define HOTROW_OP_FILL 0x25
 
+/* every status: X(name, value) */
+#define HOTROW_STATUSES(X) \
+  X(OK, 0) \
+  X(BAD_OPCODE, 1) \
+  X(BAD_FLAGS, 2) \
+  X(EMPTY, 3) \
+  X(TOO_LARGE, 4) \
+  X(LOOKUPS, 5) \
+  X(TABLE_UNKNOWN, 6) \
+  X(MISALIGNED, 7) \
+  X(REGION, 8) \
+  X(READ_ONLY, 9) \
+  X(ROW_OUT_OF_RANGE, 10) \
+  X(STRIDE, 11) \
+  X(BAD_EVENT, 12) \
+  X(ABORTED, 13) \
+  X(SLVERR, 14) \
+  X(DECERR, 15) \
+  X(TIMEOUT, 16) \
+  X(ROW_SHAPE, 17) \
+  X(BATCH_ORDER, 18) \
+  X(WINDOW, 19) \
+  X(STALLED, 20) \
+  X(PARITY, 21)
+
+/* every command: X(name, opcode, served by the lookup queue, by the move queue, flags that it defines, flags that exclude each other) */
+#define HOTROW_COMMANDS(X) \
+  X(NOP, 0x00, true, true, 0, 0) \
+  X(FENCE, 0x01, true, true, 0, 0) \
+  X(WAIT, 0x02, true, true, 0, 0) \
+  X(SIGNAL, 0x03, true, true, 0, 0) \
+  X(OBSERVE, 0x10, true, false, 15, 0) \
+  X(DECAY, 0x11, true, false, 1, 0) \
+  X(HARVEST, 0x12, true, false, 0, 0) \
+  X(INSTALL, 0x13, true, false, 192, 0) \
+  X(REMOVE, 0x14, true, false, 1, 0) \
+  X(SPLIT, 0x15, true, false, 15, 0) \
+  X(PLAN, 0x16, true, false, 255, 24) \
+  X(MARK, 0x17, true, false, 7, 0) \
+  X(GATHER, 0x20, false, true, 3, 0) \
+  X(SCATTER, 0x21, false, true, 3, 0) \
+  X(POOL, 0x22, false, true, 7, 0) \
+  X(UPDATE, 0x23, false, true, 7, 0) \
+  X(COPY, 0x24, false, true, 0, 0) \
+  X(FILL, 0x25, false, true, 0, 0)
+
 /* policies of a PLAN */
 #define HOTROW_POLICY_LRU 0 /* every number is zero */
 #define HOTROW_POLICY_RRIP 1 /* 1 when the row gets its slot, 3 at each later use, minus 1 every PLAN_WINDOW batches */

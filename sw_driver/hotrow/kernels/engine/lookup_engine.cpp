@@ -5,12 +5,6 @@
 
 namespace hotrow::engine {
 
-namespace {
-
-constexpr uint32_t ALL = 1, COUNT = 8;
-
-}  // namespace
-
 LookupEngine::LookupEngine(const Geometry &geometry, const Memory &memory, const Tables &tables,
                            Workers &workers)
     : geometry_(geometry), memory_(memory), tables_(tables), workers_(workers), keys_(geometry_),
@@ -20,7 +14,7 @@ LookupEngine::LookupEngine(const Geometry &geometry, const Memory &memory, const
       splitter_(geometry_, directory_, passes_, workers) {}
 
 Outcome LookupEngine::execute(const Command &command, const Addresses &addresses) {
-    switch (command.opcode) {
+    switch (opcode_of(command)) {
         case Opcode::OBSERVE: return observe(command, addresses);
         case Opcode::DECAY: return decay(command);
         case Opcode::HARVEST: return harvest(command, addresses);
@@ -62,7 +56,7 @@ Outcome LookupEngine::observe(const Command &command, const Addresses &addresses
 }
 
 Outcome LookupEngine::decay(const Command &command) {
-    if (command.flags & ALL) counters_.clear();
+    if (command.flags & HOTROW_ALL_ALL) counters_.clear();
     else counters_.decay(command.shift);
     return {};
 }
@@ -97,7 +91,7 @@ Outcome LookupEngine::install(const Command &command, const Addresses &addresses
 
 Outcome LookupEngine::remove(const Command &command, const Addresses &addresses) {
     Outcome outcome;
-    if (command.flags & ALL) {
+    if (command.flags & HOTROW_ALL_ALL) {
         directory_.clear();
         planner_.clear();
         return outcome;
@@ -120,7 +114,7 @@ Outcome LookupEngine::remove(const Command &command, const Addresses &addresses)
 Outcome LookupEngine::split(const Command &command, const Addresses &addresses) {
     Outcome outcome;
     if (!reader_.read(command, addresses, passes_, outcome)) return outcome;
-    if (command.flags & COUNT) {
+    if (command.flags & HOTROW_BATCH_COUNT) {
         parts_.by_set(reader_);
         count(nullptr);
     }
@@ -141,7 +135,7 @@ Outcome LookupEngine::plan(const Command &command, const Addresses &addresses) {
         !reader_.read(command, addresses, passes_, outcome))
         return outcome;
     uint32_t *before = nullptr;
-    if (command.flags & COUNT) {
+    if (command.flags & HOTROW_BATCH_COUNT) {
         parts_.by_set(reader_);
         before_.assign(reader_.count(), 0);
         before = before_.data();

@@ -7,6 +7,7 @@
 
 #include "counters.hpp"
 #include "directory.hpp"
+#include "hotrow_contract.h"
 #include "missed_rows.hpp"
 
 namespace hotrow::engine {
@@ -25,7 +26,12 @@ struct Stream {
     }
 };
 
-enum Policy : uint8_t { LRU, RRIP, LFU, FREQ };
+enum Policy : uint8_t {
+    LRU = HOTROW_POLICY_LRU,
+    RRIP = HOTROW_POLICY_RRIP,
+    LFU = HOTROW_POLICY_LFU,
+    FREQ = HOTROW_POLICY_FREQ
+};
 
 struct PolicyState {
     Policy policy = LRU;

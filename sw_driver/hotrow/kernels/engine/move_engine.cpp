@@ -5,7 +5,7 @@
 namespace hotrow::engine {
 
 Outcome MoveEngine::execute(const Command &command, const Addresses &addresses) {
-    switch (command.opcode) {
+    switch (opcode_of(command)) {
         case Opcode::GATHER: case Opcode::SCATTER: return copy_rows(command, addresses);
         case Opcode::POOL: return pool(command, addresses);
         case Opcode::UPDATE: return update(command, addresses);

@@ -2,21 +2,21 @@
 
 #pragma once
 
-#include <cstdint>
+#include "hotrow_contract.h"
 
 namespace hotrow::engine {
 
 enum class Status : uint8_t {
-    OK, BAD_OPCODE, BAD_FLAGS, EMPTY, TOO_LARGE, LOOKUPS, TABLE_UNKNOWN, MISALIGNED, REGION,
-    READ_ONLY, ROW_OUT_OF_RANGE, STRIDE, BAD_EVENT, ABORTED, SLVERR, DECERR, TIMEOUT, ROW_SHAPE,
-    BATCH_ORDER, WINDOW, STALLED
+#define HOTROW_STATUS(name, value) name = value,
+    HOTROW_STATUSES(HOTROW_STATUS)
+#undef HOTROW_STATUS
 };
 
 // Fault of a bus word.
 constexpr uint8_t FAULT_SLVERR = 1, FAULT_DECERR = 2;
 
 inline Status fault_status(uint8_t fault) {
-    return fault ? static_cast<Status>(static_cast<int>(Status::SLVERR) - 1 + fault) : Status::OK;
+    return !fault ? Status::OK : fault == FAULT_SLVERR ? Status::SLVERR : Status::DECERR;
 }
 
 struct Outcome {

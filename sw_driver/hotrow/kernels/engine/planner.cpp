@@ -6,8 +6,6 @@ namespace hotrow::engine {
 
 namespace {
 
-constexpr uint32_t ADMIT = 16, READ_ONLY = 32;
-constexpr int POLICY_LOW = 6;
 constexpr size_t BYPASS_STAMPS = 512;  // of a bank
 
 uint32_t ahead(uint32_t number, int64_t other) { return number - static_cast<uint32_t>(other); }
@@ -42,7 +40,7 @@ void Planner::clear() {
 bool Planner::accepts(const Command &command, Outcome &outcome) const {
     const std::lock_guard<std::mutex> guard(lock_);
     const uint32_t distance = ahead(command.value, planned_);
-    if (command.opcode == Opcode::PLAN ? distance != 1 : !distance || distance >= uint32_t{1} << 31) {
+    if (opcode_of(command) == Opcode::PLAN ? distance != 1 : !distance || distance >= uint32_t{1} << 31) {
         outcome.status = Status::BATCH_ORDER;
         outcome.error_index = static_cast<uint32_t>(planned_ + 1);
         return false;
@@ -56,8 +54,11 @@ bool Planner::accepts(const Command &command, Outcome &outcome) const {
 }
 
 PolicyState Planner::policy_of(uint32_t flags) {
-    return {static_cast<Policy>(flags >> POLICY_LOW & 3), (flags & ADMIT) != 0,
-            !(flags & READ_ONLY)};
+    return {static_cast<Policy>(
+                (flags & (HOTROW_PLAN_POLICY_LOW | HOTROW_PLAN_POLICY_HIGH)) /
+                HOTROW_PLAN_POLICY_LOW),
+            (flags & HOTROW_PLAN_ADMIT) != 0,
+            !(flags & HOTROW_PLAN_READ_ONLY)};
 }
 
 uint64_t Planner::mark(const Command &command, const LookupParts &parts) {

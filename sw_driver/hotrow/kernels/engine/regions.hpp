@@ -11,7 +11,7 @@
 
 namespace hotrow::engine {
 
-constexpr int OFFSET_WIDTH = 48;  // low bits of a packed address
+constexpr int OFFSET_WIDTH = HOTROW_OFFSET_WIDTH;  // low bits of a packed address
 constexpr uint64_t OFFSET_MASK = (uint64_t{1} << OFFSET_WIDTH) - 1;
 
 struct Region {

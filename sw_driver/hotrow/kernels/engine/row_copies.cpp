@@ -9,8 +9,6 @@ namespace hotrow::engine {
 
 namespace {
 
-constexpr uint32_t LISTED = 1, STATE = 2;
-constexpr uint64_t ROW_ALIGNMENT = 16, STATE_ALIGNMENT = 4;
 constexpr uint64_t AHEAD = 16;  // entries that are fetched before their turn
 
 // Rows or states of one table, and their slots.
@@ -83,7 +81,7 @@ private:
     void make(uint32_t number, TableEnds &ends) {
         const Table *const table = ends.table = tables_.find(number);
         if (!table) return;
-        const bool scatters = command_.opcode == Opcode::SCATTER;
+        const bool scatters = opcode_of(command_) == Opcode::SCATTER;
         const auto make_ends = [&](uint64_t base, uint64_t stride, uint64_t slots,
                                    uint64_t slot_stride, uint64_t size, uint64_t alignment) {
             const Items in_table(regions_, memory_, base, stride, size, scatters);
@@ -94,12 +92,12 @@ private:
                     table->row_bytes <= std::min(command_.stride, geometry_.row_bytes);
         ends.rows = make_ends(table->weights, table->stride,
                               scatters ? command_.rows : command_.destination, command_.stride,
-                              table->row_bytes, ROW_ALIGNMENT);
-        ends.with_state = (command_.flags & STATE) && table->state_bytes;
+                              table->row_bytes, HOTROW_ROW_ALIGNMENT);
+        ends.with_state = (command_.flags & HOTROW_GATHER_STATE) && table->state_bytes;
         if (ends.with_state)
             ends.states = make_ends(table->state, table->state_bytes,
                                     scatters ? command_.state_rows : command_.state_destination,
-                                    table->state_bytes, table->state_bytes, STATE_ALIGNMENT);
+                                    table->state_bytes, table->state_bytes, HOTROW_STATE_ALIGNMENT);
     }
 
     // Copy rows of one table, from `at` on, up to the first that needs a check of its own.
@@ -214,14 +212,14 @@ Outcome MoveEngine::copy_rows(const Command &command, const Addresses &addresses
     List<Row> rows;
     List<uint32_t> slots;
     rows.read(memory_, addresses.source, count, geometry_.bus_bytes);
-    if (command.flags & LISTED) slots.read(memory_, addresses.targets, count, geometry_.bus_bytes);
+    if (command.flags & HOTROW_GATHER_LISTED) slots.read(memory_, addresses.targets, count, geometry_.bus_bytes);
     const int parts = parts_for(count * command.stride);
     std::vector<Done> done(parts);
     workers_.run(parts, [&](int part) {
         RowCopies copies(command, geometry_, memory_, regions_, tables_, rows, slots, done[part]);
         const uint64_t first = count * part / parts, last = count * (part + 1) / parts;
-        const bool scatters = command.opcode == Opcode::SCATTER;
-        if (parts == 1 || (!scatters && !slots.present() && !(command.flags & STATE))) {
+        const bool scatters = opcode_of(command) == Opcode::SCATTER;
+        if (parts == 1 || (!scatters && !slots.present() && !(command.flags & HOTROW_GATHER_STATE))) {
             copies.run(first, last, [](uint64_t) { return true; });
         } else {  // entries with one destination belong to one part, so that the last one wins
             copies.run(0, count, [&](uint64_t at) {

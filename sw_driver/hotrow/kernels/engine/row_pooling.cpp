@@ -9,8 +9,7 @@ namespace hotrow::engine {
 
 namespace {
 
-constexpr uint32_t LISTED = 1, MEAN = 2, WEIGHTED = 4;
-constexpr uint64_t ROW_ALIGNMENT = 16, MOST_PARTIALS = 16;
+constexpr uint64_t MOST_PARTIALS = 16;
 
 // Partial sums of a bag: 1024 bytes of fp32 over the bytes of a row, rounded up to a power of two.
 uint64_t partial_count(uint64_t elements) {
@@ -106,7 +105,8 @@ private:
             uint8_t *const here = places.at(slot), *const to = here ? here : result.data();
             with_element(static_cast<int32_t>(shape.type), [&](auto element) {
                 pool_bag<decltype(element)>(rows.data(), weights.present() ? &weights[at] : nullptr,
-                                            rows.size(), shape.elements(), command.flags & MEAN, to);
+                                            rows.size(), shape.elements(),
+                                            command.flags & HOTROW_POOL_MEAN, to);
             });
             error = fault_status(here ? 0 : places.write(slot, to));
         }
@@ -128,8 +128,9 @@ Outcome MoveEngine::pool(const Command &command, const Addresses &addresses) {
     List<uint32_t> weights, slots;
     rows.read(memory_, addresses.source, command.count, bus);
     lengths.read(memory_, addresses.lengths, command.bags, bus);
-    if (command.flags & LISTED) slots.read(memory_, addresses.targets, command.bags, bus);
-    if (command.flags & WEIGHTED) weights.read(memory_, addresses.weights, command.count, bus);
+    if (command.flags & HOTROW_POOL_LISTED) slots.read(memory_, addresses.targets, command.bags, bus);
+    if (command.flags & HOTROW_POOL_WEIGHTED)
+        weights.read(memory_, addresses.weights, command.count, bus);
     const CompleteBags bags(lengths, command.bags, command.count, 0);
     const RowRules rules{regions_, memory_, tables_, rows, false, false,
                          std::min(command.stride, geometry_.row_bytes)};
@@ -137,7 +138,7 @@ Outcome MoveEngine::pool(const Command &command, const Addresses &addresses) {
     const Pooling pooling{
         command, rules, shape, bags, weights, slots,
         Items(regions_, memory_, command.destination, command.stride, shape.row_bytes, true,
-              ROW_ALIGNMENT),
+              HOTROW_ROW_ALIGNMENT),
         geometry_.tables};
     const int parts = parts_for(uint64_t{command.count} * shape.row_bytes);
     std::vector<Done> done(parts);

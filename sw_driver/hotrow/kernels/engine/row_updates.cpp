@@ -10,8 +10,7 @@ namespace hotrow::engine {
 
 namespace {
 
-constexpr uint32_t LISTED = 1, TYPED = 2, ADAGRAD = 4, STATE_BYTES = 4;
-constexpr uint64_t ROW_ALIGNMENT = 16;
+constexpr uint32_t STATE_BYTES = 4;  // of row-wise Adagrad
 constexpr uint64_t AHEAD = 16;  // rows that are fetched before their turn
 
 inline float number_of(uint32_t bits) {
@@ -123,7 +122,7 @@ private:
         const uint32_t table = lists.rows[at].table;
         const auto *const place = listed.place_of(table);
         if (!place || !rules.rows.sound() || !numbers.sound()) return at;
-        const bool with_state = command.flags & ADAGRAD;
+        const bool with_state = command.flags & HOTROW_UPDATE_ADAGRAD;
         const Items::Direct rows = place->direct, states = place->direct_states,
                             gradients = direct_gradients;
         const uint64_t known = with_state ? std::min(rows.count, states.count) : rows.count;
@@ -238,7 +237,7 @@ private:
         }
         const uint64_t row = rules.rows[at].row;
         if (!accept(place.rows.check(row), place.rows.packed(row))) return false;
-        const bool with_state = command.flags & ADAGRAD;
+        const bool with_state = command.flags & HOTROW_UPDATE_ADAGRAD;
         if (with_state && !accept(place.states.check(row), place.states.packed(row))) return false;
         pointers.clear();
         for (uint64_t k = first; k < last; ++k) {
@@ -271,23 +270,23 @@ private:
 
 Outcome MoveEngine::update(const Command &command, const Addresses &addresses) {
     const uint32_t bus = geometry_.bus_bytes;
-    const bool typed = command.flags & TYPED;
+    const bool typed = command.flags & HOTROW_UPDATE_TYPED;
     List<Row> rows;
     List<uint16_t> counts;
     List<uint32_t> numbers;
     rows.read(memory_, addresses.source, command.count, bus);
     counts.read(memory_, addresses.lengths, command.count, bus);
-    if (command.flags & LISTED)
+    if (command.flags & HOTROW_UPDATE_LISTED)
         numbers.read(memory_, addresses.targets, command.gradient_count, bus);
     const CompleteBags bags(counts, command.count, command.gradient_count, 1);
     const RowRules rules{regions_, memory_, tables_, rows, true, !typed,
                          std::min(command.stride, geometry_.row_bytes)};
-    const RowShape shape = rules.shape(command.flags & ADAGRAD ? STATE_BYTES : ANY_STATE);
+    const RowShape shape = rules.shape(command.flags & HOTROW_UPDATE_ADAGRAD ? STATE_BYTES : ANY_STATE);
     const bool wide = !typed && shape.type;
     const Updating updating{
         command, rules, shape, bags, numbers, geometry_.tables,
         Items(regions_, memory_, command.gradients, command.stride,
-              uint64_t{shape.row_bytes} * (wide ? 2 : 1), false, ROW_ALIGNMENT)};
+              uint64_t{shape.row_bytes} * (wide ? 2 : 1), false, HOTROW_ROW_ALIGNMENT)};
     const uint64_t count = bags.bags();
     const int parts = parts_for(2 * count * shape.row_bytes);
     std::vector<Done> done(parts);

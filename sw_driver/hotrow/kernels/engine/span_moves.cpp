@@ -17,7 +17,7 @@ void fill(uint8_t *to, uint32_t pattern, uint64_t bytes) {
 }  // namespace
 
 Outcome MoveEngine::move_span(const Command &command) {
-    const bool fills = command.opcode == Opcode::FILL;
+    const bool fills = opcode_of(command) == Opcode::FILL;
     const uint64_t count = command.count, piece = geometry_.row_bytes;
     uint64_t source = 0, destination;
     if (!fills) regions_.check(command.source, count, false, source);

@@ -16,7 +16,7 @@
 
 namespace hotrow::engine {
 
-constexpr uint32_t MISS_FLAG = 0x8000'0000;  // in the word of a miss, beside its list index
+constexpr uint32_t MISS_FLAG = HOTROW_MISS_FLAG;  // in the word of a miss, beside its list index
 
 // The results of a SPLIT; their memory serves the next one.
 struct SplitResults {
