@@ -1,0 +1,112 @@
+// The calls of Python; each writes the reason of a failure to `message`, and returns -1.
+
+#include "store.hpp"
+
+#include <cstdio>
+
+using namespace tables;
+
+namespace {
+
+template <class Work>
+int64_t guarded(char *message, const Work &work) noexcept {
+    try {
+        work();
+        return 0;
+    } catch (const Failure &failure) {
+        std::snprintf(message, 1024, "%s", failure.message.c_str());
+    } catch (const std::bad_alloc &) {
+        std::snprintf(message, 1024, "not enough memory");
+    } catch (const std::exception &error) {
+        std::snprintf(message, 1024, "%s", error.what());
+    }
+    return -1;
+}
+
+}  // namespace
+
+extern "C" {
+
+void tables_hook(Hook to) { hook = to; }
+
+int64_t tables_open(char *message, const char *folder, const uint8_t *id, uint32_t block_bytes,
+                    uint32_t blocks, uint64_t tail, uint64_t nonce, uint64_t next, uint64_t epoch,
+                    int32_t ring, int32_t writes, Store **out) {
+    return guarded(message, [&] {
+        *out = new Store(folder, id, block_bytes, blocks, tail, nonce, next, epoch, ring, writes);
+    });
+}
+
+int64_t tables_add(char *message, Store *store, uint64_t rows, uint32_t width, uint32_t side,
+                   int32_t bits, uint64_t seed, float bound, float state, int64_t dim,
+                   int64_t columns, int32_t element) {
+    return guarded(message, [&] {
+        Table table;
+        table.rows = rows;
+        table.layout = {width, side, RowLayout::fitting(width + side, store->block_bytes)};
+        table.base.seed = seed, table.base.bound = bound, table.base.initial_state = state;
+        table.base.dim = dim, table.base.columns = columns, table.base.element = element;
+        table.index = std::make_unique<Index>(rows, bits);
+        store->add(std::move(table));
+    });
+}
+
+int64_t tables_load(char *message, Store *store, uint64_t number, uint64_t nonce,
+                    uint32_t blocks) {
+    return guarded(message, [&] { store->load(number, nonce, 0, blocks); });
+}
+
+int64_t tables_start(char *message, Store *store) {
+    return guarded(message, [&] { store->start(); });
+}
+
+int64_t tables_begin(char *message, Store *store, const uint16_t *table, const uint32_t *row,
+                     uint64_t count, Ticket **out) {
+    return guarded(message, [&] { *out = store->begin(table, row, count); });
+}
+
+int64_t tables_finish(char *message, Store *store, Ticket *ticket, uint8_t *out, int64_t stride,
+                      uint8_t *side, int64_t side_stride, const int64_t *at) {
+    return guarded(message,
+                   [&] { store->finish(ticket, out, stride, side, side_stride, at); });
+}
+
+int64_t tables_cancel(char *message, Store *store, Ticket *ticket) {
+    return guarded(message, [&] { store->cancel(ticket); });
+}
+
+int64_t tables_append(char *message, Store *store, const uint16_t *table, const uint32_t *row,
+                      uint64_t count, const uint8_t *from, int64_t stride, const uint8_t *side,
+                      int64_t side_stride, const int64_t *at) {
+    return guarded(message, [&] {
+        store->append(table, row, count, from, stride, side, side_stride, at);
+    });
+}
+
+// Numbers of the segments of a commit, four each, for as many as `room` holds.
+int64_t tables_cut(char *message, Store *store, uint64_t *out, uint64_t room, uint64_t *count) {
+    return guarded(message, [&] {
+        const auto found = store->cut();
+        *count = found.size();
+        std::copy_n(found.begin(), std::min<uint64_t>(room, found.size()), out);
+    });
+}
+
+int64_t tables_named(char *message, Store *store, const uint64_t *numbers, uint64_t count) {
+    return guarded(message, [&] { store->named({numbers, numbers + count}); });
+}
+
+int64_t tables_clean(char *message, Store *store) {
+    return guarded(message, [&] { while (store->clean(true)) {} });
+}
+
+void tables_figures(Store *store, uint64_t *out) {
+    std::lock_guard<std::mutex> hold(store->lock);
+    const uint64_t found[] = {store->requests, store->fetched, store->tail_hits, store->written,
+                              store->trained, store->moved, store->index_bytes(),
+                              store->log_blocks(), store->segments.size(), store->next};
+    std::copy_n(found, std::size(found), out);
+}
+
+void tables_close(Store *store) { delete store; }
+}

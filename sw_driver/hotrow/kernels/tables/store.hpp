@@ -1,0 +1,144 @@
+// A table's rows on disk: a base, a log of blocks that is only appended, and the index over both.
+
+#pragma once
+
+#include "base.hpp"
+#include "index.hpp"
+#include "reads.hpp"
+
+#include <map>
+#include <set>
+
+namespace tables {
+
+struct Table {
+    uint64_t rows;
+    RowLayout layout;
+    Base base;
+    std::unique_ptr<Index> index;
+    uint64_t logged = 0;
+};
+
+struct Segment {
+    File file;
+    uint64_t number, nonce, first = 0;  // place of block 0 in the order of this opening; 0: before
+    uint32_t slot, blocks = 0;
+    uint64_t live = 0, live_bytes = 0;
+    bool unsynced = false, named = false, dead = false;
+    uint64_t reads = 0;                 // reads begun before it died have smaller numbers
+};
+
+enum State : uint8_t { EMPTY, OPEN, CLOSED, WRITTEN };
+
+struct Buffer {  // of a block in memory
+    Segment *segment;
+    uint32_t block;
+    State state = EMPTY;
+};
+
+struct Place {  // of an open block
+    uint16_t table;
+    uint8_t kind;
+    uint64_t epoch, order;
+};
+
+class Store;
+
+struct Ticket {
+    struct Part final : Request {
+        Ticket *ticket;
+        const Segment *segment;  // null: of an extent
+        const Extent *extent;
+        Identity identity;
+        uint32_t block, first, count;
+        bool states;
+        void complete(const uint8_t *data, size_t got, const char *wrong) noexcept override;
+    };
+    Store *store;
+    uint64_t number, count;
+    RowLayout layout;
+    std::vector<uint16_t> table;
+    std::vector<uint32_t> row, entry, order;
+    std::vector<uint8_t> have;
+    Memory data;
+    std::deque<Part> parts;
+    std::mutex lock;
+    std::condition_variable done;
+    size_t pending = 0;
+    std::string wrong;
+};
+
+class Store {
+  public:
+    Store(std::string folder, const uint8_t *id, uint32_t block_bytes, uint32_t blocks,
+          uint64_t tail, uint64_t nonce, uint64_t next, uint64_t epoch, bool ring, bool writes);
+    ~Store();
+
+    void add(Table table);
+    void load(uint64_t number, uint64_t nonce, uint32_t from, uint32_t until);
+    void drop(uint64_t number);
+    void start();
+    Ticket *begin(const uint16_t *table, const uint32_t *row, uint64_t count);
+    void finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side, int64_t side_stride,
+                const int64_t *at);
+    void cancel(Ticket *ticket);
+    void append(const uint16_t *table, const uint32_t *row, uint64_t count, const uint8_t *from,
+                int64_t stride, const uint8_t *side, int64_t side_stride, const int64_t *at);
+    // Close the epoch, write and force all blocks: number, nonce, blocks, live of each segment.
+    std::vector<uint64_t> cut();
+    void named(const std::set<uint64_t> &numbers);
+    uint64_t clean(bool forced);
+    uint64_t changed(uint16_t table, uint64_t since, uint32_t *rows, uint64_t room);
+    void verify();
+
+    std::string folder;
+    uint8_t id[16];
+    uint32_t block_bytes, bound;
+    uint64_t nonce, next, epoch;
+    bool ring, writes;
+    std::vector<Table> tables;
+    std::atomic<uint64_t> requests{0}, fetched{0}, tail_hits{0}, written{0}, trained{0}, moved{0};
+    std::map<uint64_t, std::unique_ptr<Segment>> segments;
+    std::mutex lock;
+    uint64_t index_bytes() const;
+    uint64_t log_blocks() const;
+    double live_blocks() const;
+
+  private:
+    std::string path_of(uint64_t number) const;
+    uint8_t *buffer(uint64_t order) { return tail_.get() + order % places_ * block_bytes; }
+    Segment *segment_of(uint32_t entry) const { return slots_[(entry - 1) / bound]; }
+    uint64_t order_of(uint32_t entry) const {
+        const Segment *segment = segment_of(entry);
+        return segment->first ? segment->first + (entry - 1) % bound : 0;
+    }
+    bool in_memory(uint64_t order) const { return order && order + places_ > head_; }
+    uint32_t take_slot();
+    void put(uint16_t table, uint32_t row, uint8_t kind, uint64_t epoch, const uint8_t *data,
+             const uint8_t *side);
+    void make_room();
+    void new_segment();
+    void close_block(size_t at);
+    void flush(bool all);
+    void scan(Segment &segment, uint32_t from, uint32_t until, bool summaries);
+    void enter(Segment &segment, uint32_t block, uint16_t table, const uint32_t *rows,
+               uint32_t count);
+    void settle(uint32_t entry, uint16_t table, int sign);
+    bool read_again(Ticket &ticket, uint64_t at, uint8_t *to, uint8_t *side);
+    void release();
+    void check() const { if (!failed_.empty()) throw Failure{failed_}; }
+
+    std::vector<Segment *> slots_;
+    std::vector<Buffer> meta_;
+    std::vector<Place> open_;
+    Memory tail_;
+    uint64_t places_, head_ = 1, low_ = 1;  // next block, first that is not written
+    Segment *current_ = nullptr, *cleaning_ = nullptr;
+    uint32_t cleaned_ = 0;
+    std::set<uint64_t> reading_;
+    uint64_t tickets_ = 0;
+    std::string failed_;
+    std::unique_ptr<Reads> reads_;
+};
+
+}  // namespace tables
