@@ -49,7 +49,7 @@ LEVELS = {
         ("hotrow.contract",),
         ("hotrow.kernels", "hotrow.memory"),
         ("hotrow.operands",),
-        ("hotrow.ids", "hotrow.queues", "hotrow.transports"),
+        ("hotrow.ids", "hotrow.queues", "hotrow.tables", "hotrow.transports"),
         ("hotrow.calls",),
         ("hotrow.device",),
         ("hotrow.timeline", "hotrow.command"),
@@ -61,7 +61,7 @@ LEVELS = {
 # These may import what their extra installs.
 NATIVE = "hotrow.kernels.compiler", "hotrow.kernels.native"  # which need the standard library only
 EXTRAS = ("hotrow.bench", "hotrow.command.terminal", "hotrow.ids", "hotrow.kernels",
-          "hotrow.torch", "hotrow.traces")
+          "hotrow.tables", "hotrow.torch", "hotrow.traces")
 WITHOUT_AMARANTH = ("hotrow_rtl.config", "hotrow_rtl.contract",
                     "hotrow_rtl.lookup.hashing.xorshift", "hotrow_sim.golden", "hotrow_sim.model")
 

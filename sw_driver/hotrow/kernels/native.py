@@ -25,12 +25,14 @@ _X86_64 = {  # best level first; the flags in /proc/cpuinfo of what it adds to t
 
 def sources() -> list[Path]:
     """The C++ sources of the library."""
-    return sorted(_FOLDER.glob("*.cpp")) + sorted(_FOLDER.glob("engine/*.cpp"))
+    return sorted(_FOLDER.glob("*.cpp")) + sorted(_FOLDER.glob("engine/*.cpp")) + sorted(
+        _FOLDER.glob("tables/*.cpp"))
 
 
 def headers() -> list[Path]:
     """What the sources include."""
-    return [*sorted(_FOLDER.glob("*.hpp")), *sorted(_FOLDER.glob("engine/*.h*"))]
+    return [*sorted(_FOLDER.glob("*.hpp")), *sorted(_FOLDER.glob("engine/*.h*")),
+            *sorted(_FOLDER.glob("tables/*.hpp"))]
 
 
 def levels(flags: set[str] | frozenset[str]) -> list[str]:

@@ -39,21 +39,21 @@ int64_t tables_open(char *message, const char *folder, const uint8_t *id, uint32
 
 int64_t tables_add(char *message, Store *store, uint64_t rows, uint32_t width, uint32_t side,
                    int32_t bits, uint64_t seed, float bound, float state, int64_t dim,
-                   int64_t columns, int32_t element) {
+                   int32_t element) {
     return guarded(message, [&] {
         Table table;
         table.rows = rows;
         table.layout = {width, side, RowLayout::fitting(width + side, store->block_bytes)};
         table.base.seed = seed, table.base.bound = bound, table.base.initial_state = state;
-        table.base.dim = dim, table.base.columns = columns, table.base.element = element;
+        table.base.dim = dim, table.base.element = element;
         table.index = std::make_unique<Index>(rows, bits);
         store->add(std::move(table));
     });
 }
 
 int64_t tables_load(char *message, Store *store, uint64_t number, uint64_t nonce,
-                    uint32_t blocks) {
-    return guarded(message, [&] { store->load(number, nonce, 0, blocks); });
+                    uint32_t blocks, uint64_t live) {
+    return guarded(message, [&] { store->load(number, nonce, blocks, live); });
 }
 
 int64_t tables_start(char *message, Store *store) {
@@ -97,15 +97,25 @@ int64_t tables_named(char *message, Store *store, const uint64_t *numbers, uint6
 }
 
 int64_t tables_clean(char *message, Store *store) {
-    return guarded(message, [&] { while (store->clean(true)) {} });
+    return guarded(message, [&] {
+        // Segments made from here on hold moved rows: their blocks may be short without a gain.
+        uint64_t below;
+        {
+            std::lock_guard<std::mutex> hold(store->lock);
+            below = store->next;
+        }
+        while (store->clean(below, true)) {}
+    });
 }
 
-void tables_figures(Store *store, uint64_t *out) {
-    std::lock_guard<std::mutex> hold(store->lock);
-    const uint64_t found[] = {store->requests, store->fetched, store->tail_hits, store->written,
-                              store->trained, store->moved, store->index_bytes(),
-                              store->log_blocks(), store->segments.size(), store->next};
-    std::copy_n(found, std::size(found), out);
+int64_t tables_figures(char *message, Store *store, uint64_t *out) {
+    return guarded(message, [&] {
+        std::lock_guard<std::mutex> hold(store->lock);
+        const uint64_t found[] = {store->requests, store->fetched, store->tail_hits,
+                                  store->written, store->trained, store->moved,
+                                  store->index_bytes(), store->log_blocks()};
+        std::copy_n(found, std::size(found), out);
+    });
 }
 
 void tables_close(Store *store) { delete store; }

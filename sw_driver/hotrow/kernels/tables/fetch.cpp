@@ -4,7 +4,14 @@
 
 namespace tables {
 
-void Store::start() { reads_ = std::make_unique<Reads>(block_bytes, ring); }
+void Store::start() {
+    for (const auto &[number, segment] : segments)
+        if (segment->live != segment->expected)
+            fail(segment->file.path, "holds " + std::to_string(segment->live) + " newest rows, and "
+                 "the manifest says " + std::to_string(segment->expected) + ": copy the folder "
+                 "from where it is whole, or open an earlier commit");
+    reads_ = std::make_unique<Reads>(block_bytes, ring);
+}
 
 Ticket *Store::begin(const uint16_t *table, const uint32_t *row, uint64_t count) {
     auto made = std::make_unique<Ticket>();
@@ -139,7 +146,7 @@ void Store::finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side,
             std::memcpy(to, from, layout.width);
             if (state) std::memcpy(state, from + layout.width, layout.side);
         } else {
-            base.draw(ticket->row[k], to, layout.width);
+            base.draw(ticket->row[k], to);
             if (state) std::memcpy(state, &base.initial_state, layout.side);
         }
     }
@@ -148,12 +155,11 @@ void Store::finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side,
                places.data());
 }
 
-// Take a segment's first blocks, of a store that was opened, into the index.
-void Store::load(uint64_t number, uint64_t own, uint32_t from, uint32_t until) {
+void Store::load(uint64_t number, uint64_t own, uint32_t until, uint64_t live) {
     auto made = std::make_unique<Segment>();
     made->file = File::open(path_of(number), writes ? O_RDWR : O_RDONLY);
     made->number = number, made->nonce = own, made->blocks = until, made->slot = take_slot();
-    made->named = true;
+    made->named = true, made->expected = live;
     Memory data = pages(size_t{64} * block_bytes);
     const auto &header = *reinterpret_cast<const SegmentHeader *>(data.get());
     if (made->file.read(data.get(), PAGE, 0) < PAGE || header.magic != SEGMENT_MAGIC ||
@@ -167,7 +173,7 @@ void Store::load(uint64_t number, uint64_t own, uint32_t from, uint32_t until) {
     segments[number] = std::move(made);
     Identity identity{{}, own, number};
     std::memcpy(identity.store, id, 16);
-    for (uint32_t first = from; first < until; first += 64) {
+    for (uint32_t first = 0; first < until; first += 64) {
         const uint32_t some = std::min(64u, until - first);
         const uint64_t offset = PAGE + uint64_t{first} * block_bytes;
         const size_t got = segment.file.read(data.get(), size_t{some} * block_bytes, offset);

@@ -1,4 +1,4 @@
-// Bytes of segments: a header page, blocks of rows, and a summary once the segment is full.
+// Bytes of segments: a header page, then blocks of rows.
 
 #pragma once
 
@@ -11,10 +11,9 @@ namespace tables {
 constexpr uint32_t PAGE = 4096;
 constexpr uint32_t BLOCK_HEADER = 64;
 constexpr uint64_t SEGMENT_MAGIC = 0x31474553574F5248;  // "HROWSEG1"
-constexpr uint64_t SUMMARY_MAGIC = 0x314D5553574F5248;  // "HROWSUM1"
 constexpr uint32_t BLOCK_MAGIC = 0x4B425248;            // "HRBK"
 constexpr uint8_t VERSION = 1;
-enum Kind : uint8_t { TRAINED = 1, MOVED = 2, BASE = 3 };
+enum Kind : uint8_t { TRAINED = 1, MOVED = 2 };
 
 // What every byte of one store carries.
 struct Identity {
@@ -43,19 +42,6 @@ struct BlockHeader {
 };
 static_assert(sizeof(BlockHeader) == BLOCK_HEADER);
 
-struct SummaryHeader {
-    uint64_t magic, nonce, number;
-    uint32_t blocks, crc;  // of this page with 0 here, then of the summary
-    uint64_t bytes;
-};
-
-struct SummaryEntry {
-    uint64_t epoch;
-    uint32_t count;
-    uint16_t table;
-    uint8_t kind, zero;
-};
-
 // How rows of one table lie in a block.
 struct RowLayout {
     uint32_t width;     // bytes of a row, state per element included
@@ -66,7 +52,6 @@ struct RowLayout {
     static uint32_t fitting(uint32_t record, uint32_t block_bytes) {
         return std::min<uint32_t>((block_bytes - BLOCK_HEADER) / (record + 4), 65535);
     }
-    uint32_t numbers() const { return BLOCK_HEADER; }
     uint32_t row(uint32_t at) const { return BLOCK_HEADER + 4 * per_block + at * width; }
     uint32_t state(uint32_t at) const { return row(per_block) + 4 * at; }
 };

@@ -58,7 +58,8 @@ void Store::new_segment() {
     const std::string path = path_of(next);
     const uint64_t bytes = PAGE + uint64_t{bound} * block_bytes;
     if (const int error = before(CREATE, path, 0, nullptr, bytes))
-        fail(path, std::string("could not be made: ") + std::strerror(error));
+        fail(path, std::string("could not be made: ") + std::strerror(error) +
+             ": make space, and open the tables at their last commit");
     made->file = File::open(path, O_RDWR | O_CREAT | O_EXCL);
     if (const int error = posix_fallocate(made->file.fd(), 0, static_cast<off_t>(bytes)))
         fail(path, "needs " + std::to_string(bytes) + " bytes: " + std::strerror(error) +
@@ -199,7 +200,7 @@ void Store::append(const uint16_t *table, const uint32_t *row, uint64_t count, c
         }
     }
     for (uint64_t bytes = 0; bytes < 4 * count * 64 + (1 << 18); bytes += 1 << 18)
-        if (!clean(false)) break;
+        if (!clean(UINT64_MAX, false)) break;
 }
 
 std::vector<uint64_t> Store::cut() {
@@ -245,17 +246,18 @@ void Store::named(const std::set<uint64_t> &numbers) {
     release();
 }
 
-// Move the live rows of 64 blocks of the segment with the fewest; 0 where nothing is to be done.
-uint64_t Store::clean(bool forced) {
+// Takes 64 blocks of the segment with the smallest live share.
+bool Store::clean(uint64_t below, bool forced) {
     std::lock_guard<std::mutex> hold(lock);
     check();
     if (!cleaning_) {
         release();
         const double blocks = static_cast<double>(log_blocks());
-        if (!forced && (blocks <= 2.25 * live_blocks() || blocks < 8.0 * bound)) return 0;
+        if (!forced && (blocks <= 2.25 * live_blocks() || blocks < 8.0 * bound)) return false;
         double least = 0.9;
         for (const auto &[number, segment] : segments) {
-            if (segment->dead || segment.get() == current_ || !segment->blocks ||
+            if (number >= below || segment->dead || segment.get() == current_ ||
+                !segment->blocks ||
                 (segment->first && segment->first + segment->blocks > low_))
                 continue;
             const double share = static_cast<double>(segment->live_bytes) /
@@ -263,7 +265,7 @@ uint64_t Store::clean(bool forced) {
             if (share < least) least = share, cleaning_ = segment.get();
         }
         cleaned_ = 0;
-        if (!cleaning_) return 0;
+        if (!cleaning_) return false;
     }
     Segment &source = *cleaning_;
     try {
@@ -301,7 +303,7 @@ uint64_t Store::clean(bool forced) {
         cleaning_ = nullptr;
         release();
     }
-    return 1;
+    return true;
 }
 
 }  // namespace tables

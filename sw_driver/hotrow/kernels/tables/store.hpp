@@ -24,6 +24,7 @@ struct Segment {
     uint64_t number, nonce, first = 0;  // place of block 0 in the order of this opening; 0: before
     uint32_t slot, blocks = 0;
     uint64_t live = 0, live_bytes = 0;
+    uint64_t expected = 0;              // live rows by the manifest
     bool unsynced = false, named = false, dead = false;
     uint64_t reads = 0;                 // reads begun before it died have smaller numbers
 };
@@ -47,11 +48,9 @@ class Store;
 struct Ticket {
     struct Part final : Request {
         Ticket *ticket;
-        const Segment *segment;  // null: of an extent
-        const Extent *extent;
+        const Segment *segment;
         Identity identity;
         uint32_t block, first, count;
-        bool states;
         void complete(const uint8_t *data, size_t got, const char *wrong) noexcept override;
     };
     Store *store;
@@ -75,8 +74,9 @@ class Store {
     ~Store();
 
     void add(Table table);
-    void load(uint64_t number, uint64_t nonce, uint32_t from, uint32_t until);
-    void drop(uint64_t number);
+    // Take the first blocks of a segment of the last commit into the index.
+    void load(uint64_t number, uint64_t nonce, uint32_t blocks, uint64_t live);
+    // Begin to serve, once all segments of the last commit are loaded.
     void start();
     Ticket *begin(const uint16_t *table, const uint32_t *row, uint64_t count);
     void finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side, int64_t side_stride,
@@ -87,9 +87,8 @@ class Store {
     // Close the epoch, write and force all blocks: number, nonce, blocks, live of each segment.
     std::vector<uint64_t> cut();
     void named(const std::set<uint64_t> &numbers);
-    uint64_t clean(bool forced);
-    uint64_t changed(uint16_t table, uint64_t since, uint32_t *rows, uint64_t room);
-    void verify();
+    // Move live rows of a segment below a number; false where nothing is to be done.
+    bool clean(uint64_t below, bool forced);
 
     std::string folder;
     uint8_t id[16];
@@ -120,11 +119,7 @@ class Store {
     void new_segment();
     void close_block(size_t at);
     void flush(bool all);
-    void scan(Segment &segment, uint32_t from, uint32_t until, bool summaries);
-    void enter(Segment &segment, uint32_t block, uint16_t table, const uint32_t *rows,
-               uint32_t count);
     void settle(uint32_t entry, uint16_t table, int sign);
-    bool read_again(Ticket &ticket, uint64_t at, uint8_t *to, uint8_t *side);
     void release();
     void check() const { if (!failed_.empty()) throw Failure{failed_}; }
 

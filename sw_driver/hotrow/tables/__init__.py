@@ -1,0 +1,5 @@
+"""Tables of rows on disk: a base, a log that is only appended, and commits. No PyTorch."""
+
+from .store import Store, Table
+
+__all__ = ["Store", "Table"]

@@ -1,0 +1,70 @@
+"""Manifests: one JSON object and its CRC; the rename of one is the commit."""
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+from ..contract.errors import Error
+
+FORMAT = 2
+
+
+def manifest_path(folder: Path, number: int) -> Path:
+    """Of a commit."""
+    return folder / f"commit-{number:012d}.json"
+
+
+def numbers(folder: Path) -> list[int]:
+    """Of the commits of a folder, ascending."""
+    return sorted(int(path.stem.removeprefix("commit-")) for path in folder.glob("commit-*.json"))
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names of a folder's files to the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file of this content, in one step and durable but for its name."""
+    new = path.with_name(path.name + ".new")
+    with open(new, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(new, path)
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Commit: durable when the call returns."""
+    text = json.dumps(manifest).encode() + b"\n"
+    replace(manifest_path(folder, manifest["number"]),
+            text + f"crc32 {zlib.crc32(text):08x} {len(text)}\n".encode())
+    sync_folder(folder)
+
+
+def read_manifest(folder: Path, number: int) -> dict[str, Any]:
+    """The manifest of a commit.
+
+    Raises
+    ------
+    Error
+        It is damaged, or of a format that is not known.
+    """
+    path = manifest_path(folder, number)
+    text, _, last = path.read_bytes()[:-1].rpartition(b"\n")
+    text += b"\n"
+    if path.read_bytes() != text + f"crc32 {zlib.crc32(text):08x} {len(text)}\n".encode():
+        lower = [each for each in numbers(folder) if each < number]
+        remedy = f"commit {lower[-1]} is the one before" if lower else "no earlier commit exists"
+        raise Error(f"the file {path} is damaged: copy it from where it is whole; {remedy}")
+    found: dict[str, Any] = json.loads(text)
+    if found.get("format") != FORMAT:
+        raise Error(f"the file {path} has format {found.get('format')!r}, and this version reads "
+                    f"{FORMAT}")
+    return found

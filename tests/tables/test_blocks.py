@@ -1,0 +1,105 @@
+"""Blocks in the files of a log: their epochs, their places, and when a segment's file goes."""
+
+import struct
+
+import numpy as np
+import pytest
+from hotrow.contract.errors import Error
+from hotrow.tables import Store, Table
+
+PAGE = BLOCK = 4096
+TABLE = Table("item", 2000, 8, seed=1, bound=0.5)
+
+
+def opened(path):
+    return Store(path, TABLE, tail_bytes=1 << 16, segment_blocks=4)
+
+
+def train(store, rows, value):
+    store.append(rows, np.full((len(rows), TABLE.dim), value, np.float32))
+
+
+def last_epochs(folder):
+    """The epoch of the last block of each row, from the files alone."""
+    found = {}
+    for path in sorted(folder.glob("seg-*.log")):
+        content = path.read_bytes()
+        for at in range(PAGE, len(content), BLOCK):
+            block = content[at:at + BLOCK]
+            magic, = struct.unpack_from("<I", block)
+            if not magic:
+                continue
+            epoch, = struct.unpack_from("<Q", block, 32)
+            count, = struct.unpack_from("<H", block, 52)
+            found |= dict.fromkeys(np.frombuffer(block, np.uint32, count, 64).tolist(), epoch)
+    return found
+
+
+def test_a_block_has_the_epoch_in_which_its_rows_trained_and_keeps_it_when_they_move(tmp_path):
+    store, random, known = opened(tmp_path), np.random.default_rng(5), {}
+    for epoch in range(1, 5):
+        for _ in range(3):
+            rows = np.unique((TABLE.rows * random.random(300) ** 3).astype(np.int64))
+            train(store, rows, epoch)
+            known |= dict.fromkeys(rows.tolist(), epoch)
+        assert store.commit() == epoch
+        assert last_epochs(tmp_path) == known
+    before = store.figures()["rows_moved"]
+    store.clean()
+    store.commit()
+    assert store.figures()["rows_moved"] > before
+    assert last_epochs(tmp_path) == known
+    store.close()
+
+
+def test_a_file_stays_while_a_ticket_begun_before_may_read_it(tmp_path):
+    store = opened(tmp_path)
+    rows, out = np.arange(TABLE.rows), np.empty((TABLE.rows, TABLE.dim), np.float32)
+    for value in range(6):
+        train(store, rows, value)
+    store.commit()
+    ticket = store.begin(rows)
+    files = set(tmp_path.glob("seg-*.log"))
+    train(store, rows, 7)
+    for _ in range(2):
+        store.clean()
+        store.commit()
+    assert files <= set(tmp_path.glob("seg-*.log"))
+    store.finish(ticket, out)
+    assert (out == 7).all()
+    store.clean()
+    store.commit()
+    assert not files & set(tmp_path.glob("seg-*.log"))
+    store.close()
+
+
+@pytest.mark.parametrize("to, source", [((0, 0), (0, 1)), ((0, 1), (1, 1)), ((1, 0), (0, 0))])
+def test_a_whole_block_in_the_place_of_another_is_refused(tmp_path, to, source):
+    store = opened(tmp_path)
+    for value in range(3):
+        train(store, np.arange(400), value)
+    store.commit()
+    store.close()
+    files = sorted(tmp_path.glob("seg-*.log"))
+    content = [bytearray(path.read_bytes()) for path in files[:2]]
+    (file, block), (other, from_block) = to, source
+    start, begin = PAGE + BLOCK * block, PAGE + BLOCK * from_block
+    content[file][start:start + BLOCK] = content[other][begin:begin + BLOCK]
+    files[file].write_bytes(content[file])
+    with pytest.raises(Error, match=rf"{files[file].name} has a block of another place"):
+        opened(tmp_path)
+
+
+def test_wrong_rows_and_arrays_are_refused(tmp_path):
+    with opened(tmp_path) as store:
+        for rows in ([-1], [2000], [0.5], [[1]]):
+            with pytest.raises(Error, match="expected rows"):
+                store.begin(rows)
+        with pytest.raises(Error, match="expected 2 rows of 32"):
+            store.append([1, 2], np.zeros((2, 7), np.float32))
+        with pytest.raises(Error, match="expected 2 rows of 32"):
+            store.append([1, 2], np.zeros((1, 8), np.float32))
+    with pytest.raises(Error, match="closed"):
+        store.commit()
+    with pytest.raises(Error, match="was asked for"):
+        Store(tmp_path, Table("item", 2001, 8, seed=1, bound=0.5))

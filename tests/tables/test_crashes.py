@@ -1,0 +1,194 @@
+"""Every prefix of writes, syncs, renames and unlinks of a run opens at a commit, to the bit."""
+
+import ctypes
+import os
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hotrow.contract.errors import Error
+from hotrow.kernels import native
+from hotrow.tables import Store, Table
+
+TABLE = Table("item", 600, 4, seed=3, bound=0.5, state=True, initial_state=0.25)
+HOOK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint64,
+                        ctypes.c_void_p, ctypes.c_uint64)
+WRITE, SYNC, CREATE, UNLINK = range(4)
+
+
+class Recorder:
+    """Operations on a folder in order, those of Python and of the compiled library."""
+
+    def __init__(self, monkeypatch):
+        self.operations = []
+        self.failing = None  # (operation, how many succeed before, errno)
+        self._hook = HOOK(self._called)
+        native.native_library().tables_hook(self._hook)
+        real = {name: getattr(os, name) for name in ("fsync", "rename", "unlink")}
+
+        def fsync(handle):
+            path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+            if path.is_dir():
+                self.operations.append(("folder",))
+            else:
+                content = path.read_bytes()
+                self.operations += [("create", path.name, 0), ("write", path.name, 0, content),
+                                    ("sync", path.name)]
+            real["fsync"](handle)
+
+        def rename(old, new):
+            self.operations.append(("rename", Path(old).name, Path(new).name))
+            real["rename"](old, new)
+
+        def unlink(path, **options):
+            if Path(path).exists():
+                self.operations.append(("unlink", Path(path).name))
+            real["unlink"](path, **options)
+        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(os, "rename", rename)
+        monkeypatch.setattr(os, "unlink", unlink)
+
+    def _called(self, operation, path, offset, data, size):
+        name = Path(os.fsdecode(path)).name
+        if self.failing and self.failing[0] == operation:
+            self.failing = (operation, self.failing[1] - 1, self.failing[2])
+            if self.failing[1] < 0:
+                return self.failing[2]
+        self.operations.append({
+            WRITE: lambda: ("write", name, offset, ctypes.string_at(data, size)),
+            SYNC: lambda: ("sync", name), CREATE: lambda: ("create", name, size),
+            UNLINK: lambda: ("unlink", name)}[operation]())
+        return 0
+
+    def end(self):
+        native.native_library().tables_hook(None)
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    made = Recorder(monkeypatch)
+    yield made
+    made.end()
+
+
+def on_disk(operations, unsynced):
+    """Files after a power loss: unsynced data and names are "kept", "lost", or "torn".
+
+    Of torn data the first half of the last write is kept, of torn names the removals are.
+    """
+    files, durable, pending, names, waiting = {}, {}, defaultdict(list), {}, []
+
+    def settle(identity, writes):
+        content = durable.setdefault(identity, bytearray())
+        for offset, data in writes:
+            content.extend(bytes(max(0, offset + len(data) - len(content))))
+            content[offset:offset + len(data)] = data
+    for number, (kind, *rest) in enumerate(operations):
+        match kind:
+            case "create":
+                files[rest[0]] = number
+                durable[number] = bytearray(rest[1])
+                waiting.append((rest[0], number))
+            case "write":
+                pending[files[rest[0]]].append(tuple(rest[1:]))
+            case "sync":
+                settle(files[rest[0]], pending.pop(files[rest[0]], []))
+            case "rename":
+                files[rest[1]] = files.pop(rest[0])
+                waiting += [(rest[0], None), (rest[1], files[rest[1]])]
+            case "unlink":
+                files.pop(rest[0])
+                waiting.append((rest[0], None))
+            case "folder":
+                names.update(waiting)
+                waiting.clear()
+    if unsynced != "lost":
+        names.update(each for each in waiting if unsynced == "kept" or each[1] is None)
+    for identity, writes in pending.items():
+        if unsynced == "torn":
+            offset, data = writes[-1]
+            writes = [*writes[:-1], (offset, data[:len(data) // 2 // 512 * 512])]
+        settle(identity, writes if unsynced != "lost" else [])
+    return {name: bytes(durable[identity]) for name, identity in names.items()
+            if identity is not None}
+
+
+def everything(store):
+    rows = np.arange(TABLE.rows)
+    out, side = np.empty((TABLE.rows, TABLE.dim), np.float32), np.empty(TABLE.rows, np.float32)
+    store.finish(store.begin(rows), out, side)
+    return out.tobytes() + side.tobytes()
+
+
+def opened(path):
+    return Store(path, TABLE, tail_bytes=1 << 16, segment_blocks=4)
+
+
+def trained(store, random):
+    rows = np.unique((TABLE.rows * random.random(150) ** 2).astype(np.int64))
+    store.append(rows, random.random((len(rows), TABLE.dim), np.float32),
+                 random.random(len(rows), np.float32))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_prefix_opens_at_a_commit(tmp_path, recorder, seed):
+    random, states, done = np.random.default_rng(seed), {}, []
+    store = opened(tmp_path / "run")
+    states[0] = everything(store)
+    first = len(recorder.operations)
+    for number in range(1, 7):
+        for _ in range(4):
+            trained(store, random)
+        if number % 2:
+            store.clean()
+        states[number] = everything(store)
+        assert store.commit(f"dense {number}".encode()) == number
+        done.append((len(recorder.operations), number))
+    store.close()
+    recorder.end()
+    operations, tried = list(recorder.operations), 0
+    for end in range(first, len(operations) + 1):
+        least = max([number for position, number in done if position <= end], default=0)
+        for unsynced in ("kept", "lost", "torn"):
+            folder = tmp_path / f"{end}-{unsynced}"
+            folder.mkdir()
+            for name, content in on_disk(operations[:end], unsynced).items():
+                (folder / name).write_bytes(content)
+            with opened(folder) as again:
+                assert least <= again.number <= least + 1, (seed, end, unsynced, again.number)
+                assert everything(again) == states[again.number], (seed, end, unsynced)
+                dense = f"dense {again.number}".encode() if again.number else None
+                assert again.dense() == dense, (seed, end, unsynced)
+            tried += 1
+            for path in folder.iterdir():
+                path.unlink()
+    assert tried > 200
+
+
+@pytest.mark.parametrize("operation, error", [
+    (WRITE, 28), (WRITE, 5), (SYNC, 5), (CREATE, 28)])
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_failed_operation_is_final_and_the_last_commit_stands(tmp_path, recorder, operation,
+                                                                error, after):
+    random = np.random.default_rng(after)
+    store = opened(tmp_path)
+    trained(store, random)
+    store.commit()
+    kept = everything(store)
+    recorder.failing = (operation, after, error)
+    with pytest.raises(Error, match=r"seg-\d+\.log.*last commit"):
+        for _ in range(60):
+            trained(store, random)
+            store.commit() if operation == SYNC else None
+            kept = everything(store) if operation == SYNC else kept
+    recorder.failing = None
+    for call in (lambda: trained(store, random), store.commit, lambda: store.begin([1])):
+        with pytest.raises(Error, match=r"seg-\d+\.log"):
+            call()
+    store.close()
+    with opened(tmp_path) as again:
+        if operation != SYNC:
+            assert everything(again) == kept
+        trained(again, random)
+        again.commit()
