@@ -72,18 +72,18 @@ def recorder(monkeypatch):
     made.end()
 
 
+def settle(content, writes):
+    for offset, data in writes:
+        content.extend(bytes(max(0, offset + len(data) - len(content))))
+        content[offset:offset + len(data)] = data
+
+
 def on_disk(operations, unsynced):
     """Files after a power loss: unsynced data and names are "kept", "lost", or "torn".
 
     Of torn data the first half of the last write is kept, of torn names the removals are.
     """
     files, durable, pending, names, waiting = {}, {}, defaultdict(list), {}, []
-
-    def settle(identity, writes):
-        content = durable.setdefault(identity, bytearray())
-        for offset, data in writes:
-            content.extend(bytes(max(0, offset + len(data) - len(content))))
-            content[offset:offset + len(data)] = data
     for number, (kind, *rest) in enumerate(operations):
         match kind:
             case "create":
@@ -93,7 +93,7 @@ def on_disk(operations, unsynced):
             case "write":
                 pending[files[rest[0]]].append(tuple(rest[1:]))
             case "sync":
-                settle(files[rest[0]], pending.pop(files[rest[0]], []))
+                settle(durable[files[rest[0]]], pending.pop(files[rest[0]], []))
             case "rename":
                 files[rest[1]] = files.pop(rest[0])
                 waiting += [(rest[0], None), (rest[1], files[rest[1]])]
@@ -109,7 +109,7 @@ def on_disk(operations, unsynced):
         if unsynced == "torn":
             offset, data = writes[-1]
             writes = [*writes[:-1], (offset, data[:len(data) // 2 // 512 * 512])]
-        settle(identity, writes if unsynced != "lost" else [])
+        settle(durable[identity], writes if unsynced != "lost" else [])
     return {name: bytes(durable[identity]) for name, identity in names.items()
             if identity is not None}
 

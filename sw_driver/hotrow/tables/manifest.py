@@ -57,9 +57,9 @@ def read_manifest(folder: Path, number: int) -> dict[str, Any]:
         It is damaged, or of a format that is not known.
     """
     path = manifest_path(folder, number)
-    text, _, last = path.read_bytes()[:-1].rpartition(b"\n")
-    text += b"\n"
-    if path.read_bytes() != text + f"crc32 {zlib.crc32(text):08x} {len(text)}\n".encode():
+    content = path.read_bytes()
+    text = content[:content.rfind(b"\n", 0, -1) + 1]
+    if content != text + f"crc32 {zlib.crc32(text):08x} {len(text)}\n".encode():
         lower = [each for each in numbers(folder) if each < number]
         remedy = f"commit {lower[-1]} is the one before" if lower else "no earlier commit exists"
         raise Error(f"the file {path} is damaged: copy it from where it is whole; {remedy}")

@@ -78,7 +78,7 @@ class Store:
     segment_blocks : int
         Blocks of a segment, of a new store.
     ring : bool
-        Whether io_uring reads, where the system allows it; else threads.
+        Whether io_uring reads where the system allows it, else threads.
 
     Raises
     ------
