@@ -39,16 +39,6 @@ def hotset(names):
                         help="counters of the card per hot row")
 
 
-def cpu(names):
-    """Add `hotrow bench cpu`."""
-    parser = _on_trace(names, "cpu",
-                       "the work of observe and split on the CPU, compared with the card")
-    shared.add_hot_rows(parser)
-    parser.add_argument("--threads", type=positive, help="of PyTorch; default all cores")
-    parser.add_argument("--clock-mhz", type=positive,
-                        help="of the card; default the preset's assumed clock")
-
-
 def train(names):
     """Add `hotrow bench train`."""
     parser = _on_trace(names, "train", "training steps in every mode, compared with other "

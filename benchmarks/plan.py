@@ -22,11 +22,11 @@ from hotrow.contract.geometry import preset as preset_of
 from hotrow.kernels.compiler import find_compiler
 
 from . import plan_native
-from .cpu_work import LARGEST_TOTAL
 from .options import sets_of
 from .plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
 
 ROUNDS = 3
+LARGEST_TOTAL = 2**28  # rows of all tables: every planner of the CPU keeps an array over them
 PLANNER_LANES = 0.5  # of the card's lanes, at least one
 RESULT_BYTES = 4, 12, 12  # of PLAN's lists: per lookup, per row to be fetched and written back
 COUNTED = ("lfu", "freq")  # policies that read the access counters

@@ -20,10 +20,9 @@ LOOKUPS = 2**20
 CHECKOUT = Path(__file__).resolve().parents[3]
 # Benchmarks of the checkout, which the wheel does not contain.
 SCRIPTS = {name: f"benchmarks.commands:{name}" for name in (
-    "cpu", "gather", "host", "hotset", "overlap", "plan", "pool", "scatter", "train", "update")} | {
+    "gather", "host", "hotset", "overlap", "plan", "pool", "scatter", "train", "update")} | {
         "area": "benchmarks.synthesis.area_cli:area",
         "clock": "benchmarks.synthesis.clock_cli:clock",
-        "link": "benchmarks.link_cli:link",
         "policies": "benchmarks.policies.cli:policies"}
 
 
