@@ -27,6 +27,7 @@ SUITES = {
     "torch": ["tests/torch/test_pipeline.py", "tests/torch/test_train_cached.py",
               "tests/torch/test_invariant.py",
               "-k", "not raw_ids"],  # polars does not run under ThreadSanitizer
+    "tables": ["tests/tables"],
 }
 
 

@@ -101,5 +101,39 @@ def test_wrong_rows_and_arrays_are_refused(tmp_path):
             store.append([1, 2], np.zeros((1, 8), np.float32))
     with pytest.raises(Error, match="closed"):
         store.commit()
+    for rows, dim, dtype in ((0, 8, "float32"), (1 << 32, 8, "float32"), (9, 0, "float32"),
+                             (9, 8, "int8")):
+        with pytest.raises(Error, match="expected 1 to 2"):
+            Table("item", rows, dim, 1, 0.5, dtype)
+    with pytest.raises(Error, match="segment_blocks from 1"):
+        Store(tmp_path, TABLE, segment_blocks=0)
     with pytest.raises(Error, match="was asked for"):
         Store(tmp_path, Table("item", 2001, 8, seed=1, bound=0.5))
+
+
+def test_a_ticket_is_for_one_finish_and_ends_with_the_store(tmp_path):
+    store, out = opened(tmp_path), np.empty((2, TABLE.dim), np.float32)
+    train(store, np.arange(400), 1)
+    store.commit()
+    ticket = store.begin([3, 4])
+    store.finish(ticket, out)
+    for call in (lambda: store.finish(ticket, out), lambda: store.cancel(ticket),
+                 lambda: store.finish((12345, 2), out)):
+        with pytest.raises(Error, match=r"call begin\(\) for each"):
+            call()
+    store.cancel(store.begin([1]))
+    for _ in range(20):
+        store.begin(np.arange(400))
+    store.close()
+
+
+def test_segments_without_a_manifest_are_not_taken_for_a_new_store(tmp_path):
+    with opened(tmp_path) as store:
+        train(store, np.arange(400), 1)
+        store.commit()
+    files = {path.name: path.read_bytes() for path in tmp_path.glob("seg-*.log")}
+    for path in tmp_path.glob("commit-*.json"):
+        path.unlink()
+    with pytest.raises(Error, match="has segments and no commit"):
+        opened(tmp_path)
+    assert files == {path.name: path.read_bytes() for path in tmp_path.glob("seg-*.log")}

@@ -192,3 +192,36 @@ def test_a_failed_operation_is_final_and_the_last_commit_stands(tmp_path, record
             assert everything(again) == kept
         trained(again, random)
         again.commit()
+
+
+@pytest.mark.parametrize("name", ["fsync", "rename"])
+@pytest.mark.parametrize("after", range(3))
+def test_a_commit_that_cannot_be_written_is_final(tmp_path, monkeypatch, name, after):
+    random, real, left = np.random.default_rng(after), getattr(os, name), [after]
+    store = opened(tmp_path)
+    trained(store, random)
+    store.commit(b"first")
+    states = {1: everything(store)}
+    trained(store, random)
+    states[2] = everything(store)
+
+    def failing(*arguments):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+        real(*arguments)
+    monkeypatch.setattr(os, name, failing)
+    if name == "rename" and after == 2:  # a commit renames two files
+        assert store.commit(b"second") == 2
+    else:
+        with pytest.raises(Error, match=r"commit 2 .*No space left.*last commit"):
+            store.commit(b"second")
+    monkeypatch.undo()
+    if left[0] < 0:
+        for call in (lambda: trained(store, random), store.commit):
+            with pytest.raises(Error, match="could not be written"):
+                call()
+    store.close()
+    with opened(tmp_path) as again:
+        assert everything(again) == states[again.number]
+        assert again.dense() == {1: b"first", 2: b"second"}[again.number]

@@ -4,6 +4,7 @@
 // which its home follows; an id that leaves moves later entries back, so that no marks of removed
 // entries remain (Knuth, The Art of Computer Programming, volume 3, 6.4, algorithm R).
 
+#include "mixed.hpp"
 #include "rows.hpp"
 
 namespace {
@@ -23,12 +24,6 @@ struct Entry {
     uint32_t hash;
 };
 
-uint64_t mix(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
 struct Map {
     Row *state;
     Entry *index;
@@ -43,7 +38,7 @@ struct Map {
                holds(free, rows, sizeof *free) &&
                holds(state, rows, sizeof *state) && holds(index, buckets, sizeof *index);
     }
-    uint32_t hash(uint64_t id) const { return static_cast<uint32_t>(mix(id ^ seed) >> 32); }
+    uint32_t hash(uint64_t id) const { return static_cast<uint32_t>(mixed(id ^ seed) >> 32); }
     int64_t home(uint32_t hash) const { return (static_cast<uint64_t>(hash) * buckets) >> 32; }
     int64_t next(int64_t bucket) const { return bucket + 1 == buckets ? 0 : bucket + 1; }
 
@@ -227,7 +222,7 @@ extern "C" int64_t id_map_count(uint16_t *sketch, int64_t width, uint64_t seed,
         uint16_t *counters[SKETCH_ROWS];
         uint64_t least = UINT16_MAX;
         for (int row = 0; row < SKETCH_ROWS; ++row) {
-            const uint64_t hash = mix(ids[i] ^ mix(seed + row + 1)) >> 32;
+            const uint64_t hash = mixed(ids[i] ^ mixed(seed + row + 1)) >> 32;
             counters[row] = sketch + row * width + ((hash * static_cast<uint64_t>(width)) >> 32);
             least = std::min<uint64_t>(least, *counters[row]);
         }

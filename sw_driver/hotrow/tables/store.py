@@ -34,7 +34,7 @@ _ARGUMENTS = {
     "tables_figures": [c_char_p, c_void_p, c_void_p],
 }
 _FIGURES = ("requests", "rows_fetched", "tail_hits", "bytes_written", "bytes_trained",
-            "rows_moved", "index_bytes", "log_blocks")
+            "rows_moved", "index_bytes", "log_blocks", "segments")
 _ELEMENTS = {"float32": 0, "float16": 1, "bfloat16": 2}
 
 
@@ -64,6 +64,12 @@ class Table:
     state: bool = False
     initial_state: float = 0.0
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.rows < 1 << 32 or self.dim < 1 or self.dtype not in _ELEMENTS:
+            raise Error(f"table {self.name!r}: expected 1 to 2^32 - 1 rows of at least one element "
+                        f"of {', '.join(_ELEMENTS)}, got {self.rows} rows of {self.dim} elements "
+                        f"of {self.dtype!r}")
+
 
 class Store:
     """Rows of one table in a folder, locked until `close`; its last commit survives any kill.
@@ -83,13 +89,19 @@ class Store:
     Raises
     ------
     Error
-        Another process has the store, it holds another table, or a file is damaged.
+        Another process has the store, it holds another table, a file is damaged or cannot be
+        written, or no block of memory or of a segment was asked for.
     """
 
     def __init__(self, path: str | Path, table: Table, tail_bytes: int = 64 << 20,
                  segment_blocks: int = 16384, ring: bool = True) -> None:
+        if tail_bytes < 0 or segment_blocks < 1:
+            raise Error(f"expected tail_bytes from 0 and segment_blocks from 1, got {tail_bytes} "
+                        f"and {segment_blocks}")
         self._folder, self._table, self._owner = Path(path), table, os.getpid()
         self._handle = c_void_p()
+        self._tickets: set[int] = set()
+        self._failure: str | None = None
         self._library = native.native_library()
         self._width = table.dim * (4 if table.dtype == "float32" else 2)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -111,6 +123,9 @@ class Store:
         for path in folder.glob("*.new"):
             path.unlink()
         known = numbers(folder)
+        if not known and any(folder.glob("seg-*.log")):
+            raise Error(f"the folder {folder} has segments and no commit-*.json: copy the manifest "
+                        f"from where it is whole, or name an empty folder")
         if not known:
             record = self._width + 4 * table.state
             block = 4096 * -(-(record + 68) // 4096)
@@ -152,23 +167,26 @@ class Store:
         """Of the last commit."""
         return int(self._manifest["number"])
 
-    def begin(self, rows: ArrayLike) -> tuple[c_void_p, int]:
+    def begin(self, rows: ArrayLike) -> tuple[int, int]:
         """Begin to read rows, integers [n]: a ticket for one `finish`."""
         listed, ticket = self._rows(rows), c_void_p()
         zeros = np.zeros(len(listed), np.uint16)
         self._call("begin", self._handle, zeros.ctypes.data, listed.ctypes.data, len(listed),
                    byref(ticket))
-        return ticket, len(listed)
+        self._tickets.add(ticket.value or 0)
+        return ticket.value or 0, len(listed)
 
-    def finish(self, ticket: tuple[c_void_p, int], out: NDArray[Any],
+    def finish(self, ticket: tuple[int, int], out: NDArray[Any],
                side: NDArray[np.float32] | None = None) -> None:
         """Write the rows of a ticket, as they are now, to the first rows of out and side."""
         self._check(out, ticket[1], side)
+        self._take(ticket)
         self._call("finish", self._handle, ticket[0], out.ctypes.data, out.strides[0],
                    side.ctypes.data if side is not None else None, 4, None)
 
-    def cancel(self, ticket: tuple[c_void_p, int]) -> None:
+    def cancel(self, ticket: tuple[int, int]) -> None:
         """Give a ticket back in place of `finish`."""
+        self._take(ticket)
         self._call("cancel", self._handle, ticket[0])
 
     def append(self, rows: ArrayLike, source: NDArray[Any],
@@ -183,15 +201,27 @@ class Store:
 
     def commit(self, dense: bytes | None = None) -> int:
         """Make all appended rows, and `dense` with them, the state that survives: the number."""
-        room, count = 1 << 18, c_uint64()
+        room, count = 4 * self.figures()["segments"], c_uint64()
         cut = np.empty(room, np.uint64)
         self._call("cut", self._handle, cut.ctypes.data, room, byref(count))
+        try:
+            self._write(cut[:count.value].reshape(-1, 4), dense)
+        except OSError as error:
+            self._failure = (f"commit {self.number + 1} of the tables in {self._folder} could not "
+                             f"be written: {error}: make space or check the disk, and open the "
+                             f"tables at their last commit")
+            raise Error(self._failure) from error
+        kept = np.ascontiguousarray(cut[:count.value:4])
+        self._call("named", self._handle, kept.ctypes.data, len(kept))
+        return self.number
+
+    def _write(self, segments: NDArray[np.uint64], dense: bytes | None) -> None:
         number = self.number + 1
         if dense is not None:
             replace(self._folder / f"commit-{number:012d}.dense", dense)
-        following = 1 + max([self._manifest["next_segment"] - 1, *cut[:count.value:4].tolist()])
+        following = 1 + max([self._manifest["next_segment"] - 1, *segments[:, 0].tolist()])
         manifest = {**self._manifest, "number": number, "next_segment": following,
-                    "segments": cut[:count.value].reshape(-1, 4).tolist(),
+                    "segments": segments.tolist(),
                     "dense": None if dense is None else [len(dense), zlib.crc32(dense)]}
         sync_folder(self._folder)
         write_manifest(self._folder, manifest)
@@ -200,9 +230,6 @@ class Store:
             for suffix in ("json", "dense"):
                 (self._folder / f"commit-{old:012d}.{suffix}").unlink(missing_ok=True)
         sync_folder(self._folder)
-        kept = np.ascontiguousarray(cut[:count.value:4])
-        self._call("named", self._handle, kept.ctypes.data, len(kept))
-        return number
 
     def dense(self) -> bytes | None:
         """What the last commit was given; raises Error if that is damaged."""
@@ -226,21 +253,29 @@ class Store:
         dict
             `requests` to the disk and `rows_fetched` by tickets, `tail_hits` in memory;
             `bytes_written`, `bytes_trained` and `rows_moved` by cleaning; `index_bytes`,
-            `log_blocks`.
+            `log_blocks` in `segments`.
         """
         found = np.zeros(len(_FIGURES), np.uint64)
         self._call("figures", self._handle, found.ctypes.data)
         return dict(zip(_FIGURES, found.tolist(), strict=True))
 
     def close(self) -> None:
-        """End without a commit; finish all tickets before."""
+        """End without a commit; tickets end with it."""
         if os.getpid() != self._owner or self._lock.closed:
             return
         if self._handle:
+            for ticket in self._tickets.copy():
+                self.cancel((ticket, 0))
             self._library.tables_close(self._handle)
             self._handle = c_void_p()
         fcntl.flock(self._lock, fcntl.LOCK_UN)
         self._lock.close()
+
+    def _take(self, ticket: tuple[int, int]) -> None:
+        if ticket[0] not in self._tickets:
+            raise Error(f"this ticket has ended, or is none of the tables in {self._folder}: call "
+                        f"begin() for each finish() or cancel()")
+        self._tickets.remove(ticket[0])
 
     def _rows(self, rows: ArrayLike) -> NDArray[np.uint32]:
         found = np.asarray(rows)
@@ -266,6 +301,8 @@ class Store:
                         f"after the fork")
         if self._lock.closed or (name != "open" and not self._handle):
             raise Error(f"the tables in {self._folder} are closed: open them")
+        if self._failure is not None and name in ("append", "cut"):
+            raise Error(self._failure)
         function = getattr(self._library, f"tables_{name}")
         function.argtypes, function.restype = _ARGUMENTS[f"tables_{name}"], c_int64
         message = ctypes.create_string_buffer(1024)

@@ -1,15 +1,10 @@
 #include "base.hpp"
 
+#include "../mixed.hpp"
+
 namespace tables {
 
 namespace {
-
-// The finalizer of SplitMix64, as hotrow.ids.mixed.
-uint64_t mixed(uint64_t value) {
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EBu;
-    return value ^ (value >> 31);
-}
 
 void store(uint8_t *to, float value, int32_t element) {
     if (element == FLOAT32) {

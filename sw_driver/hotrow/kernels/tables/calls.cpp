@@ -83,7 +83,7 @@ int64_t tables_append(char *message, Store *store, const uint16_t *table, const 
     });
 }
 
-// Numbers of the segments of a commit, four each, for as many as `room` holds.
+// Four numbers of each segment of a commit; `room` holds those of all segments.
 int64_t tables_cut(char *message, Store *store, uint64_t *out, uint64_t room, uint64_t *count) {
     return guarded(message, [&] {
         const auto found = store->cut();
@@ -113,7 +113,8 @@ int64_t tables_figures(char *message, Store *store, uint64_t *out) {
         std::lock_guard<std::mutex> hold(store->lock);
         const uint64_t found[] = {store->requests, store->fetched, store->tail_hits,
                                   store->written, store->trained, store->moved,
-                                  store->index_bytes(), store->log_blocks()};
+                                  store->index_bytes(), store->log_blocks(),
+                                  store->segments.size()};
         std::copy_n(found, std::size(found), out);
     });
 }
