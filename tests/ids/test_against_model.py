@@ -144,7 +144,8 @@ def use_source(path, source, tmp_path, monkeypatch):
     if compiler.find_compiler() is None:
         pytest.skip("no C++ compiler is installed")
     library.library()  # before the cache is another folder
-    (tmp_path / "rows.hpp").write_text((KERNELS / "rows.hpp").read_text())
+    for name in ("mixed.hpp", "rows.hpp"):
+        (tmp_path / name).write_text((KERNELS / name).read_text())
     (tmp_path / path.name).write_text(source)
     monkeypatch.setenv("HOTROW_CACHE", str(tmp_path))
     monkeypatch.setattr(compiler, "FLAGS", ("-O1", *compiler.FLAGS[1:]))
@@ -169,7 +170,7 @@ def test_a_planted_fault_is_found(fault, tmp_path, monkeypatch):
     assert source.count(written) == 1
     source = source.replace(written, planted)
     if "hash alone" in fault:  # few hashes, so that several ids share one
-        source = source.replace("mix(id ^ seed) >> 32)", "mix(id ^ seed) >> 60)")
+        source = source.replace("mixed(id ^ seed) >> 32)", "mixed(id ^ seed) >> 60)")
     use_source(path, source, tmp_path, monkeypatch)
     with pytest.raises((AssertionError, Error)):
         for seed in range(40):
@@ -180,7 +181,7 @@ def test_a_planted_fault_is_found(fault, tmp_path, monkeypatch):
 def test_ids_that_share_hashes_keep_their_rows(tmp_path, monkeypatch):
     """Every id has the same home: the index is one chain."""
     path = KERNELS / "id_map.cpp"
-    use_source(path, path.read_text().replace("mix(id ^ seed) >> 32)", "mix(id ^ seed) >> 62)"),
+    use_source(path, path.read_text().replace("mixed(id ^ seed) >> 32)", "mixed(id ^ seed) >> 62)"),
                tmp_path, monkeypatch)
     for seed in range(5):
         small(seed, tmp_path / "map.npz")
