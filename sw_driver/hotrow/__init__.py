@@ -11,8 +11,6 @@
         rows = device.gather(split.misses)
 """
 
-from .calls.cold_samples import ColdSamples, why_cold
-from .calls.whole_tables import with_whole_tables
 from .contract.errors import (
     BatchError,
     CommandError,
@@ -53,7 +51,6 @@ __all__ = [
     "BatchError",
     "BatchFlag",
     "Buffer",
-    "ColdSamples",
     "CommandError",
     "Device",
     "DeviceError",
@@ -80,6 +77,4 @@ __all__ = [
     "TransportError",
     "empty",
     "open",
-    "why_cold",
-    "with_whole_tables",
 ]

@@ -27,7 +27,7 @@ with hotrow.open("cpu", preset="ecp5", timeout=60.0) as device:
     batch = hotrow.Batch.dense(np.zeros((64, 1), np.int64), tables=[table, "items"])
     assert_type(device.observe(batch), hotrow.Observation)
     assert_type(device.observe_async([[1]]), hotrow.Future[hotrow.Observation])
-    hot = device.harvest(k=10, whole_tables=True)
+    hot = device.harvest(k=10)
     assert_type(hot, hotrow.HotRows)
     assert_type(device.install(hot).slots, NDArray[np.uint32])
     split = device.split(batch, observe=True)
@@ -39,7 +39,6 @@ with hotrow.open("cpu", preset="ecp5", timeout=60.0) as device:
     device.update(hot, torch.zeros(10, 16), lr=0.1, optimizer="sgd")
     device.scatter(hot, np.zeros((10, 16), np.float32))
     assert_type(device.register(torch.zeros(8), writable=False), hotrow.Buffer)
-    assert_type(hotrow.why_cold(batch, split).by_one, int)
     device.signal(0, 1, queue="move")
     with hotrow.Timeline(device, "trace.json") as timeline, timeline.step("forward"):
         device.copy(np.zeros(4), np.zeros(4))

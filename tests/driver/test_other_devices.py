@@ -57,18 +57,6 @@ def test_a_staged_batch_is_not_staged_again(device, tables):
     device.unregister_table(tables[0])
 
 
-def test_a_staged_batch_counts_after_a_reset(device, tables):
-    """The first command after a reset has the number of the first command before it."""
-    staged = device.stage(random_ids(40, 1))
-    device.reset()
-    device.observe(staged)
-    device.clear_counters()
-    device.reset()
-    device.observe(staged)
-    staged.release()
-    assert device._batches.observed.tolist()[:3] == [40, 40, 40]
-
-
 def test_a_harvest_without_the_rows_of_a_table_that_is_gone(device, tables):
     ids = np.array([[row % 7, 0, row] for row in range(20)])
     for _ in range(3):

@@ -1,11 +1,10 @@
-"""Batches as operands of commands, and the lookups of each table that the counters hold."""
+"""Batches as operands of commands."""
 
 from __future__ import annotations
 
 from threading import RLock
 from typing import TypeAlias
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from ..contract.errors import BatchError
@@ -34,7 +33,6 @@ class StagedBatch:
         self._held, self._lock = held, lock
         self._users: set[Held] = set()
         self._released = False
-        self._counted: set[Held] = set()  # of commands whose lookups were counted
 
     def use(self, held: Held, lock: RLock) -> None:
         """Keep the batch until a command of the device with that lock has completed."""
@@ -53,12 +51,6 @@ class StagedBatch:
             if not self._users:
                 self._held.release()
 
-    def first_count(self, held: Held) -> bool:
-        """Whether the lookups of the command that holds `held` are counted for the first time."""
-        first = held not in self._counted
-        self._counted.add(held)
-        return first
-
     def _end_use(self, held: Held) -> None:
         self._users.discard(held)
         if self._released and not self._users:
@@ -74,16 +66,10 @@ class BatchOperands:
     Parameters
     ----------
     commands : Commands
-
-    Attributes
-    ----------
-    observed : float64[tables]
-        Lookups of each table that the counters hold, decayed as they are.
     """
 
     def __init__(self, commands: Commands):
         self._commands = commands
-        self.observed = np.zeros(commands.geometry.tables)
 
     def stage(self, batch: BatchLike, held: Held) -> StagedBatch:
         """Check a batch, and hold its tables and its memory until `held` is released.
@@ -138,10 +124,7 @@ class BatchOperands:
             raise staged.batch.refusal(completion["error_index"], staged.tables)
         self._commands.check(completion)
 
-    def count(self, staged: StagedBatch, completion: Completion, held: Held) -> None:
-        """The counters hold the lookups of a batch, unless its command was refused."""
-        served = completion["status"] in (Status.OK, Status.ROW_OUT_OF_RANGE)
-        if served and staged.first_count(held):
-            numbers = staged.tables.numbers
-            self.observed[numbers[0]:numbers[-1] + 1] += staged.batch.column_lookups
-            self._commands.tables.in_counters.update(numbers)
+    def count(self, staged: StagedBatch, completion: Completion) -> None:
+        """The counters hold rows of the batch's tables, unless its command was refused."""
+        if completion["status"] in (Status.OK, Status.ROW_OUT_OF_RANGE):
+            self._commands.tables.in_counters.update(staged.tables.numbers)

@@ -20,10 +20,8 @@ from ..queues.commands import Commands, cycles_of
 from ..queues.futures import Completion, Future
 from .batch_operands import BatchLike, BatchOperands
 from .planner import BatchNumbers, Planner, observation, policy_flags
-from .whole_tables import with_whole_tables
 
 T = TypeVar("T")
-_LARGEST_SHIFT = 1 << 10  # more places clear every float64
 _LOOKUPS = 1 << 20  # and bags, of a batch that restores counts
 _REMOVED_PER_SLOT = 4  # rows of a table that is unregistered
 
@@ -45,7 +43,7 @@ class Lookup:
             staged = self._batches.stage(batch, held)
 
             def finish(c: Completion) -> Observation:
-                self._batches.count(staged, c, held)
+                self._batches.count(staged, c)
                 self._batches.check(staged, c)
                 return observation(c)
 
@@ -53,21 +51,14 @@ class Lookup:
 
     def decay(self, shift: int = 1) -> Future[Done]:
         """Shift every count right by `shift` bits; a count of zero frees its entry."""
-        shift, observed = _word(shift, "shift"), self._batches.observed
-
-        def finish(c: Completion) -> Done:
-            done = self._commands.done(c)
-            observed[:] = np.ldexp(observed, -min(shift, _LARGEST_SHIFT))
-            return done
-
+        shift = _word(shift, "shift")
         with self._commands.open(Opcode.DECAY) as held:
-            return self._commands.submit(Opcode.DECAY, {"shift": shift}, finish, held)
+            return self._commands.submit(Opcode.DECAY, {"shift": shift}, self._commands.done, held)
 
     def clear_counters(self) -> Future[Done]:
         """Clear every count."""
         def finish(c: Completion) -> Done:
             done = self._commands.done(c)
-            self._batches.observed[:] = 0
             self._commands.tables.in_counters.clear()
             self._commands.tables.stale_counts.clear()
             return done
@@ -94,7 +85,7 @@ class Lookup:
                     planner.numbers = before
                 raise
 
-    def harvest(self, k: int, threshold: int = 1, whole_tables: bool = False) -> Future[HotRows]:
+    def harvest(self, k: int, threshold: int = 1) -> Future[HotRows]:
         """The `k` most accessed rows of all tables among those counted at least `threshold` times.
 
         The result is shorter where the counters hold fewer. The counters keep their contents.
@@ -102,9 +93,6 @@ class Lookup:
         Parameters
         ----------
         k, threshold : int
-        whole_tables : bool
-            Make every row of a small table hot where that makes more samples popular; see
-            `with_whole_tables`.
 
         Raises
         ------
@@ -117,12 +105,8 @@ class Lookup:
 
         def result(counted: HotRows) -> HotRows:
             order = np.argsort(-counted.count.astype(np.int64), kind="stable")[:k]
-            hot = HotRows(counted.table[order], counted.row[order], counted.count[order],
-                          counted.cycles)
-            if not whole_tables:
-                return hot
-            rows = self._commands.tables.last_rows + 1
-            return with_whole_tables(hot, k, rows, self._batches.observed)
+            return HotRows(counted.table[order], counted.row[order], counted.count[order],
+                           counted.cycles)
 
         return self._harvest(k, threshold, result)
 
@@ -248,7 +232,7 @@ class Lookup:
 
             def finish(c: Completion) -> Split:
                 if observe:
-                    self._batches.count(staged, c, held)
+                    self._batches.count(staged, c)
                 self._batches.check(staged, c)
                 popular, unique = c["popular"], c["unique"]
                 order = np.empty(samples, np.int64)

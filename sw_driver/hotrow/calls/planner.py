@@ -149,7 +149,7 @@ class Planner:
             def finish(c: Completion) -> Plan:
                 numbers.note(c, planned)
                 if observe:
-                    self._batches.count(staged, c, held)
+                    self._batches.count(staged, c)
                 commands.tables.in_directory.update(staged.tables.numbers)
                 plan = None
                 if c["status"] in _PLANNED:

@@ -179,16 +179,6 @@ class Batch:
         return (_ID64 * (self.ids.itemsize == 8) | _FEATURE_MAJOR * self.feature_major
                 | _JAGGED * (self.lengths is not None))
 
-    @property
-    def column_lookups(self) -> NDArray[np.int64]:
-        """Lookups of each column: int64[table_count]."""
-        if self.lengths is None:
-            return np.full(self.table_count, self.samples)
-        shape, axis = (((self.table_count, self.samples), 1) if self.feature_major
-                       else ((self.samples, self.table_count), 0))
-        lookups: NDArray[np.int64] = self.lengths.reshape(shape).sum(axis, dtype=np.int64)
-        return lookups
-
     def locate(self, position: int) -> tuple[int, int]:
         """Sample and column of the id at a position."""
         bag = position
