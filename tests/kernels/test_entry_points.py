@@ -97,9 +97,6 @@ CALLS = {
                               span_count=2),
     "mark_dirty": lambda: dict(places=whole(3, 9, name="places"), count=2, slots=4,
                                dirty=zeros(4, np.uint8), others=zeros(2)),
-    "count_hits": lambda: dict(slots=WORDS.copy(), lookups=4, features=2, counts=ints(3, 1),
-                               fills=np.array([4, 90], np.uint32), fill_count=2, directory=65,
-                               filled=zeros(2, np.uint64), hits=zeros(2)),
     "id_map_find": lambda: dict(map=id_map(), ids=np.array([5, 9], np.uint64), count=2, batch=3,
                                 rows=zeros(2), threads=2),
     "id_map_rebuild": lambda: dict(map=id_map()),
@@ -111,13 +108,13 @@ CALLS = {
                                  ids=np.array([8, 9], np.uint64), counts=np.ones(2, np.uint32),
                                  count=2, estimates=zeros(2, np.uint32)),
 }
-CODES = {"pool_forward": -1, "pool_backward": -1, "flatten_ids": -2, "locate_rows": -1,
-         "count_hits": -1}  # by which a call refuses its lists
+# By which a call refuses its lists.
+CODES = {"pool_forward": -1, "pool_backward": -1, "flatten_ids": -2, "locate_rows": -1}
 OPTIONAL = {"lengths", "start", "to"}  # may be null
 NO_SIZES = {"place_slots first", "seed"}  # neither sizes nor strides
 NO_MEMORY = {"directory", "most"}  # limits, which may be large
 # Contents that the library, or the module that calls it, computes.
-INNER = {"index", "state", "columns", "having", "lacking", "hits"}
+INNER = {"index", "state", "columns", "having", "lacking"}
 
 
 @pytest.fixture(scope="module")

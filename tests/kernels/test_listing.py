@@ -3,7 +3,7 @@ import pytest
 import torch
 from hotrow.contract.errors import Error
 from hotrow.kernels.copying import assign_slots, mark_dirty
-from hotrow.kernels.listing import HitCounter, locate_rows, select_rows
+from hotrow.kernels.listing import locate_rows, select_rows
 
 GROUP_OF, FIRST = np.array([0, 1, 0], np.int32), np.array([0, 0, 100], np.int64)
 
@@ -26,15 +26,6 @@ def test_tables_of_flat_rows(passes):
     assert found.tolist() == [[5, 7], [0, 8], [99, 7], [2, 9], [199, 8], [0, 7]]
     with pytest.raises(Error, match="flat row -1 at position 1 is negative"):
         locate_rows(torch.tensor([0, -1]), first, 0)
-
-
-def test_hits_are_lookups_of_rows_that_had_a_slot(passes):
-    counter = HitCounter(128)
-    slots = np.array([0, 63, 64, 127, 128, 1 << 31, 5, 5], np.uint32)
-    for fills, expected in (([64, 128], [3, 2]), ([5, 0], [3, 0]), ([], [4, 2])):
-        hits = np.array([10, 20])
-        counter.count(slots, np.array([5, 3]), np.array(fills, np.uint32), hits)
-        assert (hits - [10, 20]).tolist() == expected
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])

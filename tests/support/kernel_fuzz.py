@@ -234,18 +234,6 @@ def locate(draw):
     return lambda: [listing.locate_rows(flat, first, 3).astype(np.int64)]
 
 
-def hits(draw):
-    counts = draw.values(draw.size(5), 0, 9)
-    slots = draw.tensor(draw.values(draw.off(int(np.clip(counts, 0, 9).sum())), 0, 70)).numpy()
-    fills = draw.tensor(draw.values(draw.size(), 0, 70)).numpy()
-
-    def call():
-        found = np.zeros(len(counts), np.int64)
-        listing.HitCounter(64).count(slots, counts, fills, found)
-        return [found]
-    return call
-
-
 def read(draw):
     array = draw.rows(1 + draw.size(), 1 + draw.size(8)).contiguous()
     rows = draw.tensor(draw.values(draw.size(), 0, len(array)))
@@ -280,7 +268,7 @@ def map_ids(draw):
 
 
 PASSES = (flatten, group, pool, sums, update, finite, copy, assign, mark, place, select, locate,
-          hits, read, number, map_ids)
+          read, number, map_ids)
 
 
 def same(one, other):

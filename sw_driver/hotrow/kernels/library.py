@@ -84,8 +84,6 @@ ARGUMENTS = {
     "assign_slots": [c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_int32, c_void_p],
     "read_rows": [c_void_p, c_int64, c_int64, Integers, c_int64, c_void_p, c_int64],
     "mark_dirty": [Integers, c_int64, c_int64, c_void_p, c_void_p],
-    "count_hits": [c_void_p, c_int64, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_void_p,
-                   c_void_p],
 }
 
 

@@ -1,4 +1,4 @@
-"""Rows that a device listed, and the lookups that found a slot."""
+"""Rows that a device listed."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..contract.errors import Error
-from .copying import as_uint32
 from .library import address, library, pointer
 
 
@@ -130,50 +129,3 @@ def locate_rows(flat: Tensor, first: NDArray[np.int64], number: int) -> NDArray[
 def _no_table(keys: NDArray[np.uint64], position: int, tables: int) -> Error:
     return Error(f"row {position} of a device's list is of table {int(keys[position]) >> 32}: "
                  f"expected 0 to {tables - 1}")
-
-
-class HitCounter:
-    """Counts hits of batches; `slots` are those of the directory."""
-
-    def __init__(self, slots: int):
-        self._slots = slots
-        self._filled = np.zeros(-(-slots // 64), np.uint64)
-
-    def count(self, slots: NDArray[np.uint32], counts: NDArray[np.int64], fills: NDArray[np.uint32],
-              hits: NDArray[np.int64]) -> None:
-        """Add to `hits` int64[features] the lookups of each feature whose row had a slot before the
-        batch.
-
-        Parameters
-        ----------
-        slots : uint32[n]
-            Of each lookup, feature after feature; larger ones than the directory's are misses.
-        counts : int64[features]
-            Lookups of each feature.
-        fills : uint32[m]
-            Slots that the batch filled.
-        """
-        native, slots, fills = library(), as_uint32(slots), as_uint32(fills)
-        if (counts.dtype != np.int64 or hits.dtype != np.int64 or counts.shape != hits.shape
-                or len(counts) == 0 < len(slots)):
-            raise Error(f"expected counts and hits int64[features], got {counts.dtype} "
-                        f"{list(counts.shape)} and {hits.dtype} {list(hits.shape)}")
-        if (counts < 0).any() or int(counts.sum()) != len(slots):
-            raise self._wrong_counts(counts, slots)
-        if native is None:
-            filled = np.zeros(self._slots, bool)
-            filled[fills[fills < self._slots]] = True
-            hit = slots < self._slots
-            hit[hit] = ~filled[slots[hit]]
-            hits += [np.count_nonzero(each) for each in np.split(hit, np.cumsum(counts)[:-1])]
-            return
-        counts = np.ascontiguousarray(counts)
-        if native.count_hits(address(slots), len(slots), len(counts), address(counts),
-                             address(fills), len(fills), self._slots, address(self._filled),
-                             address(hits)):
-            raise self._wrong_counts(counts, slots)
-
-    @staticmethod
-    def _wrong_counts(counts: NDArray[np.int64], slots: NDArray[np.uint32]) -> Error:
-        return Error(f"the lookups of {len(counts)} features must not be negative, and add up to "
-                     f"{len(slots)}, got {list(counts[:8])}")

@@ -123,31 +123,3 @@ extern "C" int64_t mark_dirty(Integers places, int64_t count, int64_t slots, uin
     }
     return found;
 }
-
-// Add to `hits` the lookups of each feature whose rows had a slot before the batch filled some.
-//
-// `filled` has a bit for each slot of the directory, all 0 before and after the call. Returns 0, or
-// -1 where the counts do not add up to the lookups; then nothing was added.
-extern "C" int64_t count_hits(const uint32_t *slots, int64_t lookups, int64_t features,
-                              const int64_t *counts, const uint32_t *fills, int64_t fill_count,
-                              int64_t directory, uint64_t *filled, int64_t *hits) {
-    if (!holds(slots, lookups, 4) || !holds(counts, features, 8) || !holds(fills, fill_count, 4) ||
-        !holds(filled, directory, 1) || !holds(hits, features, 8))
-        return REFUSED;
-    for (int64_t feature = 0; feature < features; ++feature) {
-        if (counts[feature] < 0 || counts[feature] > lookups) return -1;
-        lookups -= counts[feature];
-    }
-    if (lookups) return -1;
-    for (int64_t i = 0; i < fill_count; ++i)
-        if (fills[i] < directory) filled[fills[i] >> 6] |= uint64_t{1} << (fills[i] & 63);
-    for (int64_t feature = 0; feature < features; ++feature) {
-        int64_t found = 0;
-        for (int64_t i = 0; i < counts[feature]; ++i, ++slots)
-            found += *slots < directory && !(filled[*slots >> 6] >> (*slots & 63) & 1);
-        hits[feature] += found;
-    }
-    for (int64_t i = 0; i < fill_count; ++i)
-        if (fills[i] < directory) filled[fills[i] >> 6] = 0;
-    return 0;
-}

@@ -502,17 +502,17 @@ class HotEmbeddingBagCollection(nn.Module):
     @property
     def statistics(self) -> dict[str, int]:
         """Counts of the cache: dict of `lookups`, `hits`, `fills`, `evictions`, `bypasses`,
-        `rows_moved` and `link_bytes`; empty for resident."""
+        `rows_moved` and `link_bytes`; empty for resident.
+
+        The card counts `hits`, among which are repeated lookups of a row that the batch fetches,
+        unless they are few beats apart.
+        """
         return self.store.statistics.total if self.store.statistics else {}
 
     @property
     def table_statistics(self) -> dict[str, dict[str, int]]:
-        """The counts of each table, with `misses` and without `link_bytes`: dict by name.
-
-        Here a hit is a lookup whose row had a slot before its batch. `statistics` has the card's
-        hits, among which are repeated lookups of a row that the batch fetches, unless they are few
-        beats apart. Empty for resident.
-        """
+        """The counts of each table, without `hits` and `link_bytes`: dict by name; empty for
+        resident."""
         return self.store.statistics.by_table if self.store.statistics else {}
 
     def flush(self) -> None:

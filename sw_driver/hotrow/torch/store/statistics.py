@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.listing import HitCounter
 from .in_flight import GroupTransfer
 from .placement_policy import Placement
 
-FIELDS = ("lookups", "hits", "fills", "evictions", "bypasses", "rows_moved")
+FIELDS = ("lookups", "fills", "evictions", "bypasses", "rows_moved")
 
 
 class CacheStatistics:
@@ -20,8 +19,6 @@ class CacheStatistics:
     ----------
     names : sequence of str
         Of the tables, by the device's numbers.
-    slots : int
-        Of the directory.
 
     Attributes
     ----------
@@ -30,15 +27,11 @@ class CacheStatistics:
         fetches may be among them.
     """
 
-    def __init__(self, names: Iterable[str], slots: int) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(names)
         self._counts = {name: np.zeros(len(self._names), np.int64) for name in FIELDS}
         self.hits = self.link_bytes = 0
-        self._counter, self._lock = HitCounter(slots), threading.Lock()
-        # By feature of the last batches, for the tables of each.
-        self._features: NDArray[np.int64] = np.empty(0, np.int64)
-        self._lookups: NDArray[np.int64] = self._features
-        self._hits: NDArray[np.int64] = self._features
+        self._lock = threading.Lock()
 
     def planned(self, tables: NDArray[np.int64], counts: NDArray[np.int64], placement: Placement,
                 transfers: Sequence[GroupTransfer], fetched: bool = True) -> None:
@@ -55,12 +48,7 @@ class CacheStatistics:
         """
         with self._lock:
             self.hits += placement.hits
-            if tables is not self._features:
-                self._settle()
-                self._features = tables
-                self._lookups, self._hits = np.zeros((2, len(tables)), np.int64)
-            self._lookups += counts
-            self._counter.count(placement.slots, counts, placement.fills.slots, self._hits)
+            np.add.at(self._counts["lookups"], tables, counts)
             for each in transfers:
                 if len(each.victims):
                     self._counts["evictions"] += each.victims.with_slot
@@ -69,12 +57,6 @@ class CacheStatistics:
                     if each.fills.bypassed:
                         self._counts["fills"] += each.fills.without_slot
                         self._counts["bypasses"] += each.fills.without_slot
-
-    def _settle(self) -> None:
-        """Add the counts of features to those of their tables."""
-        np.add.at(self._counts["lookups"], self._features, self._lookups)
-        np.add.at(self._counts["hits"], self._features, self._hits)
-        self._lookups[:] = self._hits[:] = 0
 
     def moved(self, counts: NDArray[np.int64], row_bytes: int, rows: int | None = None) -> None:
         """Count rows int64[tables] that crossed the link, `rows` in all."""
@@ -89,20 +71,14 @@ class CacheStatistics:
 
     @property
     def total(self) -> dict[str, int]:
-        """Of all tables: dict of `FIELDS` and `link_bytes`."""
+        """Of all tables: dict of `FIELDS`, `hits` and `link_bytes`."""
         with self._lock:
-            self._settle()
             return {**{name: int(counts.sum()) for name, counts in self._counts.items()},
                     "hits": self.hits, "link_bytes": self.link_bytes}
 
     @property
     def by_table(self) -> dict[str, dict[str, int]]:
-        """Dict by name of dicts of `FIELDS` and `misses`; here a hit is a lookup whose row had a
-        slot before its batch."""
+        """Dict by name of dicts of `FIELDS`."""
         with self._lock:
-            self._settle()
-            found = {name: {field: int(counts[index]) for field, counts in self._counts.items()}
-                     for index, name in enumerate(self._names)}
-        for counts in found.values():
-            counts["misses"] = counts["lookups"] - counts["hits"]
-        return found
+            return {name: {field: int(counts[index]) for field, counts in self._counts.items()}
+                    for index, name in enumerate(self._names)}
