@@ -9,6 +9,7 @@ import hashlib
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 from contextlib import contextmanager
 from functools import cache
@@ -24,8 +25,23 @@ class BuildError(RuntimeError):
 
 
 def cache_folder() -> Path:
-    """Folder of built libraries."""
-    return Path(os.environ.get("HOTROW_CACHE") or Path.home() / ".cache" / "hotrow")
+    """Folder of built libraries.
+
+    Raises
+    ------
+    BuildError
+        It is a link, or users other than this one and root own it or can write to it.
+    """
+    folder = Path(os.environ.get("HOTROW_CACHE") or Path.home() / ".cache" / "hotrow")
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    about = folder.lstat()
+    if (not stat.S_ISDIR(about.st_mode) or about.st_mode & 0o022
+            or about.st_uid not in (0, os.getuid())):
+        raise BuildError(f"{folder} is a link, or other users can write to it: name a folder of "
+                         f"your own, of mode 755 or less, in HOTROW_CACHE")
+    return folder
 
 
 def compiler() -> list[str]:

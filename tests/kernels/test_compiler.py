@@ -142,6 +142,98 @@ def test_the_next_folder_serves_where_one_cannot(tmp_path, source, kind, monkeyp
             compiler.load("answer", [source])
 
 
+def refuses(folder):
+    try:
+        compiler._check_private(folder)
+    except PermissionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o775, 0o757, 0o720, 0o702, 0o2770, 0o1777])
+def test_others_may_not_write_to_the_folder_or_above_it(tmp_path, mode):
+    above = tmp_path / "above"
+    (above / "folder").mkdir(parents=True)
+    above.chmod(mode)
+    shared = mode & 0o022 != 0
+    assert refuses(above) == shared
+    # Names in a folder with the sticky bit are replaced by their owner alone.
+    assert refuses(above / "folder") == (shared and not mode & 0o1000)
+
+
+@pytest.mark.parametrize("names", ["folder", "above", "above, in a shared folder", "round"])
+def test_a_link_in_the_path(tmp_path, names):
+    """The last part is never one; others are followed, and all that they pass is checked."""
+    real, link = tmp_path / "real", tmp_path / "link"
+    (real / "folder").mkdir(parents=True)
+    if names == "folder":
+        link.symlink_to(real / "folder")
+        assert refuses(link)
+    elif names == "round":
+        link.symlink_to(link)
+        with pytest.raises(OSError):
+            compiler._check_private(link / "folder")
+    else:
+        link.symlink_to("real")
+        if "shared" in names:
+            real.chmod(0o775)
+        assert refuses(link / "folder") == ("shared" in names)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to other users")
+@pytest.mark.parametrize("part", ["folder", "above", "link", "library", "objects"])
+def test_nothing_may_belong_to_another_user(tmp_path, source, part, monkeypatch):
+    folder = tmp_path / "above" / "folder"
+    monkeypatch.setattr(compiler, "_cache_folders", lambda: [folder])
+    compiler.load("answer", [source])
+    (library,) = folder.glob("*.so")
+    if part == "link":
+        (tmp_path / "link").symlink_to(tmp_path / "above")
+        os.chown(tmp_path / "link", 1, 1, follow_symlinks=False)
+        assert refuses(tmp_path / "link" / "folder")
+        return
+    os.chown({"folder": folder, "above": folder.parent, "library": library,
+              "objects": folder / "objects"}[part], 1, 1)
+    if part == "library":
+        with pytest.raises(OSError, match="is damaged"):
+            compiler._open_kept(library)
+    elif part == "objects":
+        library.unlink()
+        with pytest.raises(Error, match="objects belongs to user 1"):
+            compiler.load("answer", [source])
+    else:
+        assert refuses(folder)
+
+
+def test_a_planted_library_does_not_run(tmp_path, source, monkeypatch, capfd):
+    """In a folder of the group, under the name and with the digest that belong there."""
+    shared, planted = tmp_path / "cache", tmp_path / "planted.cpp"
+    planted.write_text(SOURCE.replace("42", "13"))
+    name = f"answer-{compiler._digest(compiler.required(), [source])}.so"
+    compiler.compile_library(compiler.required(), compiler.FLAGS, [planted], [], shared / name,
+                             shared / "objects")
+    shared.chmod(0o775)
+    monkeypatch.setenv("HOTROW_CACHE", str(shared))
+    monkeypatch.setattr(compiler.tempfile, "tempdir", str(tmp_path))
+    assert compiler.load("answer", [source]).answer() == 42
+    assert f"{shared} belongs to user" in capfd.readouterr().err
+    assert list((tmp_path / f"hotrow-{os.getuid()}").glob(name))
+
+
+@pytest.mark.parametrize("umask", [0, 0o002, 0o022, 0o077])
+def test_what_is_made_can_be_written_by_its_owner_alone(tmp_path, source, umask, monkeypatch):
+    top = tmp_path / "missing"
+    monkeypatch.setenv("HOTROW_CACHE", str(top / "folder"))
+    before = os.umask(umask)
+    try:
+        compiler.load("answer", [source])
+    finally:
+        os.umask(before)
+    made = [top, *top.rglob("*")]
+    assert {path.suffix for path in made} >= {"", ".so", ".o", ".lock"}
+    assert [path for path in made if path.lstat().st_mode & 0o022 and path.suffix != ".lock"] == []
+
+
 def test_a_user_without_a_home(monkeypatch):
     monkeypatch.delenv("HOTROW_CACHE", raising=False)
 

@@ -11,6 +11,7 @@ import platform
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -76,10 +77,10 @@ def cache_folder() -> Path:
 
 
 def _cache_folders() -> list[Path]:
-    """Folders to try: the one that is asked for, or the home's and then a private temporary one."""
-    if os.environ.get("HOTROW_CACHE"):
-        return [Path(os.environ["HOTROW_CACHE"])]
+    """Folders to try: the one that is asked for or the home's, and then a private temporary one."""
     temporary = Path(tempfile.gettempdir()) / f"hotrow-{os.getuid()}"
+    if os.environ.get("HOTROW_CACHE"):
+        return [Path(os.environ["HOTROW_CACHE"]), temporary]
     with suppress(RuntimeError):  # no HOME, and no entry in the passwd file
         return [Path.home() / ".cache" / "hotrow", temporary]
     return [temporary]
@@ -130,10 +131,12 @@ def load(name: str, sources: Sequence[Path], headers: Sequence[Path] = (),
     """
     command = command or required()
     file = f"{name}-{_digest(command, (*sources, *headers))}.so"
-    refusals = []
+    refusals: list[str] = []
     for folder in _cache_folders():
+        if refusals:
+            print(f"hotrow: {refusals[-1]}; trying {folder}", file=sys.stderr)
         try:
-            return _load(command, sources, headers, folder / file)
+            return _load(command, sources, headers, folder.absolute() / file)
         except OSError as error:
             refusals.append(f"{folder / file} could not be written or loaded ({error})")
     raise Error(f"{'; '.join(refusals)}: name a folder that allows programs in HOTROW_CACHE")
@@ -150,15 +153,17 @@ def _load(command: Sequence[str], sources: Sequence[Path], headers: Sequence[Pat
     with suppress(OSError):
         _check_private(library.parent)
         return _open_kept(library)
-    library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    objects = library.parent / "objects"
+    _make_private(objects)
     _check_private(library.parent)
+    _check_private(objects)
     with open(library.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with suppress(OSError):  # another process has built it meanwhile
             return _open_kept(library)
         print(f"hotrow: compiling {library.stem.partition('-')[0]} with {command[0]}, once",
               file=sys.stderr)
-        compile_library(command, FLAGS, sources, headers, library, library.parent / "objects")
+        compile_library(command, FLAGS, sources, headers, library, objects)
         if _digest(command, (*sources, *headers)) not in library.name:
             library.unlink()
             raise Error("the sources changed while they were compiled: start again")
@@ -173,19 +178,52 @@ def _open_kept(library: Path) -> ctypes.CDLL:
 
 
 def _intact(file: Path) -> bool:
-    """Whether a file of the cache is there as it was written, with its digest at the end."""
+    """Whether a file of the cache is there as it was written, with its digest at the end, and can
+    be written by this user and root alone."""
     try:
+        if not stat.S_ISREG(_own(file).st_mode):
+            return False
         content = file.read_bytes()
     except OSError:
         return False
     return hashlib.sha256(content[:-_SEAL]).digest() == content[-_SEAL:]
 
 
+def _own(path: Path) -> os.stat_result:
+    """What lies at a path, a link not followed; raises PermissionError if a user other than this
+    one and root owns it, or can write to it or to the names in it."""
+    about = path.lstat()
+    safe = (stat.S_ISLNK(about.st_mode) or not about.st_mode & 0o022
+            or (stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX))
+    if about.st_uid not in (0, os.getuid()) or not safe:
+        raise PermissionError(f"{path} belongs to user {about.st_uid} and has mode "
+                              f"{about.st_mode & 0o7777:o}: only you and root may be able to write "
+                              f"to it")
+    return about
+
+
 def _check_private(folder: Path) -> None:
-    """Raise PermissionError if others than this user and root can write to a folder."""
-    about = folder.stat()
-    if about.st_uid not in (0, os.getuid()) or about.st_mode & 0o002:
-        raise PermissionError(f"{folder} belongs to user {about.st_uid} or others can write to it")
+    """Raise PermissionError unless `folder` is a folder in which this user and root alone can put
+    files, under a path whose parts they alone can replace."""
+    about = _own(folder)
+    if not stat.S_ISDIR(about.st_mode) or about.st_mode & 0o022:
+        raise PermissionError(f"{folder} is a link, or no folder of mode 755 or less")
+    above, links = list(folder.absolute().parents), 0
+    while above:
+        part = above.pop()
+        if stat.S_ISLNK(_own(part).st_mode):
+            target = part.parent / os.readlink(part)
+            above += [target, *target.parents]
+            links += 1
+            if links > 40:
+                raise PermissionError(f"{folder} has links that lead to each other")
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, which other users cannot enter."""
+    if not folder.parent.exists():
+        _make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _digest(command: Sequence[str], files: Iterable[Path],
@@ -250,7 +288,7 @@ def compile_library(command: Sequence[str], flags: Sequence[str], sources: Seque
         With the compiler's message.
     """
     options = [*flags, *(option for option in command[1:] if option.startswith("-"))]
-    objects.mkdir(exist_ok=True, parents=True)
+    _make_private(objects)
 
     def kept(source: Path) -> Path:
         digest = _digest(command, _included(source, headers), flags)
@@ -299,6 +337,7 @@ def _run(command: Sequence[str], output: Path, target: Path) -> str | None:
     with open(output, "r+b") as written:
         written.write(hashlib.sha256(written.read()).digest())
         written.flush()
+        os.fchmod(written.fileno(), 0o755)
         os.fsync(written.fileno())
     output.replace(target)
     return None

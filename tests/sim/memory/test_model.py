@@ -214,6 +214,18 @@ class TestLibrary:
         stamp = library.stat().st_mtime_ns
         assert build() == library and library.stat().st_mtime_ns == stamp
 
+    @pytest.mark.parametrize("kind", ["group", "all", "link"])
+    def test_a_folder_of_others(self, tmp_path, monkeypatch, kind):
+        folder = tmp_path / "cache"
+        if kind == "link":
+            folder.symlink_to(tmp_path)
+        else:
+            folder.mkdir()
+            folder.chmod(0o775 if kind == "group" else 0o757)
+        monkeypatch.setenv("HOTROW_CACHE", str(folder))
+        with pytest.raises(BuildError, match="other users can write to it"):
+            build()
+
     def test_missing_compiler(self, monkeypatch):
         monkeypatch.setenv("CXX", "no-such-compiler")
         with pytest.raises(CompilerError, match=r"'no-such-compiler' was not found .*apt install"):
