@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 
-from hotrow_rtl.config import Config, preset
+from hotrow_rtl.config import DEFAULT_PRESET, Config, preset
 
 from .dram.controller import Dram
 from .ethernet.station import Rgmii, Station
@@ -75,7 +75,7 @@ class Board:
     platform: str
     device: str
     package: str
-    preset: str = "ecp5"
+    preset: str = DEFAULT_PRESET
     memory_bytes: int = 1 << 16
     dram: Dram | None = None
     clock_mhz: int

@@ -401,6 +401,7 @@ PRESETS = {
                window_beats=8, planner=True, clock_mhz=250),
     )
 }
+DEFAULT_PRESET = "ecp5"
 
 
 def preset(chosen) -> Config:

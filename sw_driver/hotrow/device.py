@@ -31,11 +31,13 @@ from .queues.rings import seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")
+DEFAULT_DEVICE = "cpu"
 _FAREWELL = 5.0  # seconds that a device may take to stop when it is closed
 
 
-def open(transport: str = "cpu", preset: str | Preset | None = None, *, timeout: float = 300.0,
-         ring_entries: int = 64, memory_timeout: int = 1 << 20, **options: Any) -> Device:
+def open(transport: str = DEFAULT_DEVICE, preset: str | Preset | None = None, *,
+         timeout: float = 300.0, ring_entries: int = 64, memory_timeout: int = 1 << 20,
+         **options: Any) -> Device:
     """Open a device and bring it to a known, empty state.
 
     Parameters

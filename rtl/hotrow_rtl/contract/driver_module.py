@@ -7,7 +7,7 @@ from dataclasses import fields
 from enum import IntFlag
 
 from .. import config
-from ..config import PRESETS, Config
+from ..config import DEFAULT_PRESET, PRESETS, Config
 from . import commands, encoding, link_frames, registers
 
 _ENUMS = (encoding.Status, encoding.Opcode, encoding.Element, encoding.PlanPolicy,
@@ -83,7 +83,7 @@ def driver_module(constants: dict[str, int]) -> str:
         *(_collection(f'    "{name}": PresetFields(', (
             f"{key}={_quoted(value)}" for key, value in card.describe().items()), "    ),", 8)
           for name, card in PRESETS.items()),
-        "}", ""])
+        "}", f'DEFAULT_PRESET = "{DEFAULT_PRESET}"', ""])
 
 
 def _fields(name, doc, names):

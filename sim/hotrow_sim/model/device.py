@@ -3,7 +3,7 @@
 import threading
 
 import numpy as np
-from hotrow_rtl.config import Config
+from hotrow_rtl.config import DEFAULT_PRESET, Config
 from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract.encoding import QUEUES, GatherFlag, Opcode, PoolFlag, UpdateFlag
 from hotrow_rtl.contract.registers import REGISTERS
@@ -195,7 +195,7 @@ class Device:
                 self._failure = failure
 
 
-def open_transport(preset="ecp5", config=None) -> Device:
+def open_transport(preset=DEFAULT_PRESET, config=None) -> Device:
     """Open the model of an accelerator.
 
     Parameters

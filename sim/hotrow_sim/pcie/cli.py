@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from hotrow_rtl.config import DEFAULT_PRESET, preset
+
 
 def card(subparsers):
     """Add `hotrow card`."""
@@ -12,7 +14,7 @@ def card(subparsers):
                     "on a socket by the vfio-user protocol, until Ctrl-C.")
     parser.add_argument("--socket", required=True, type=Path, metavar="PATH",
                         help="path of the socket, made and removed by the command")
-    parser.add_argument("--preset", default="ecp5", metavar="PRESET",
+    parser.add_argument("--preset", default=DEFAULT_PRESET, metavar="PRESET",
                         help="with a bus of 8 or 16 bytes")
     parser.set_defaults(run=run)
 
@@ -25,8 +27,6 @@ def run(options) -> int:
     ValueError
         If the preset is unknown or its bus too wide, or the socket's path is taken.
     """
-    from hotrow_rtl.config import preset
-
     from .card import PcieCard
     from .server import CardServer, free_socket
 

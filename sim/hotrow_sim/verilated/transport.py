@@ -4,7 +4,7 @@ import ctypes
 import time
 from functools import cache
 
-from hotrow_rtl.config import Config, log2
+from hotrow_rtl.config import DEFAULT_PRESET, Config, log2
 from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract.encoding import QUEUES
 from hotrow_rtl.contract.registers import REGISTERS
@@ -237,7 +237,7 @@ class Device:
             raise DeviceFault(f"the device does not respond to the access to register {offset:#x}")
 
 
-def open_transport(preset="ecp5", config=None, latency=200, jitter=0, stall=0.0,
+def open_transport(preset=DEFAULT_PRESET, config=None, latency=200, jitter=0, stall=0.0,
                    reorder=False, seed=0, behaviour=None, trace=None, memory="ideal") -> Device:
     """Open a simulated accelerator. The first use builds it, in a minute or more.
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..contract.errors import Error
+from ..contract.generated import DEFAULT_PRESET
 from ..contract.geometry import PRESETS
 from .limits import check_folder, check_writable
 
-DEFAULT_PRESET = "ecp5"
 TRACES = ("zipf:S[:rows], drift:S[:rows[:period]], uniform[:rows], single, criteo-shape[:S], "
           "criteo:FILE, sample, Parquet, or a file with a header, separated by tabs, commas or "
           "semicolons, gzip or not")

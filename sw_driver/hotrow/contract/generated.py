@@ -549,3 +549,4 @@ PRESETS = {
         planner=True, clock_mhz=250,
     ),
 }
+DEFAULT_PRESET = "ecp5"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ...contract.errors import Error
+from ...contract.generated import DEFAULT_PRESET
 from ...contract.geometry import PRESETS, Geometry
 from ...device import Device
 from ..features.configs import TableConfig
@@ -36,7 +37,8 @@ def check_fits(configs: Sequence[TableConfig], rule: Rule, device: Device | str 
     if isinstance(device, Device):
         geometry = device.geometry
     elif device in ("cpu", "model", "sim", None):
-        geometry = PRESETS.get(preset or ("ecp5" if device in ("model", "sim") else "alveo-u55c"))
+        geometry = PRESETS.get(
+            preset or (DEFAULT_PRESET if device in ("model", "sim") else "alveo-u55c"))
     wrong = geometry and _misfit(configs, rule, geometry, share)
     if wrong:
         fitting = [name for name, card in PRESETS.items()

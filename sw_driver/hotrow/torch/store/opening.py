@@ -18,7 +18,6 @@ from .cold_pooling import ColdPooling
 from .placement_policy import HotlinePolicy, LookAheadPolicy, share_of
 from .resident import ResidentStore
 
-DEFAULT_DEVICE = "cpu"
 MODES = ("resident", "hotline", "scratchpipe", "freqcache")
 COLD = ("gathered", "pooled")
 _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
@@ -45,7 +44,8 @@ def open_store(groups: Sequence[TableGroup], rule: Rule, memory: SlotMemory,
     _check(mode, device, cold, memory)
     if mode == "resident":
         return ResidentStore(groups)
-    device, owned = DEFAULT_DEVICE if device is None else device, not isinstance(device, Device)
+    device = driver.DEFAULT_DEVICE if device is None else device
+    owned = not isinstance(device, Device)
     if isinstance(device, str):
         slots = {} if device != "cpu" or preset is not None else {"slots": _slots(groups)}
         device = driver.open(device, preset, **slots)

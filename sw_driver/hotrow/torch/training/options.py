@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from ...command.limits import check_batch, check_memory, check_writable
-from ...command.options import DEFAULT_PRESET, HotBudget
+from ...command.options import HotBudget
 from ...contract.errors import Error
+from ...contract.generated import DEFAULT_PRESET
 from ...contract.geometry import preset
 from ...traces import Trace, open_trace
 
