@@ -244,32 +244,6 @@ class Device:
                 table.refresh = self.flush
             return table
 
-    def replace_table(self, table: Table, weights: Array, state: Array | None = None) -> Table:
-        """Register a table with other memory in the place of one whose rows are its first.
-
-        Rows keep their slots and counts, and the table its number, name and part of the directory.
-
-        Parameters
-        ----------
-        table : Table
-            That no command under way uses.
-        weights, state
-            Of at least the rows of `table`, as in `register_table`.
-
-        Raises
-        ------
-        RegistrationError
-            Rows or state are of another kind, or fewer, or the HostWriteError of `flush`; `table`
-            stays registered.
-        """
-        with self._commands.lock:
-            self._commands.check_open()
-            self._commands.poll()
-            found = self._commands.tables.replace(table, weights, state)
-            if found.on_card:
-                found.refresh = self.flush
-            return found
-
     def unregister_table(self, table: Table) -> None:
         """Unregister a table; its rows lose their slots.
 

@@ -381,25 +381,6 @@ def test_random_writes_of_both_sides(kind, seed):
         assert (table.weights == want).all(), f"seed {seed}"
 
 
-def test_a_table_with_a_write_of_the_host_is_not_replaced(device):
-    """It stays as it is: registered, with its slots."""
-    table, weights = random_table(device)
-    device.gather((table, [7]))
-    device.install((table, [7]))
-    weights[7] = 5
-    larger = hotrow.empty((2 * ROWS, DIM), np.float32)
-    larger[:ROWS] = weights
-    for call in (lambda: device.replace_table(table, larger),
-                 lambda: device.unregister_table(table)):
-        with pytest.raises(HostWriteError, match="'users'"):
-            call()
-        assert device.tables == (table,) and device.install((table, [7])).hits == 1
-    device.upload()
-    found = device.replace_table(table, larger)
-    device.scatter((found, [ROWS]), np.full((1, DIM), 4, np.float32))
-    assert device.tables == (found,) and (found.weights[ROWS] == 4).all()
-
-
 @pytest.mark.parametrize("kind", ["link", "model", "cpu"])
 def test_what_the_card_wrote_comes_home_at_the_end_beside_a_write_of_the_host(kind):
     device = opened(kind)

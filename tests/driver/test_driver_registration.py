@@ -3,8 +3,7 @@
 import hotrow
 import numpy as np
 import pytest
-from hotrow import Batch, Opcode, PaddedCopyWarning, RegistrationError, Status
-from hotrow.operands.row_lists import tables_of
+from hotrow import Opcode, PaddedCopyWarning, RegistrationError, Status
 from hotrow.operands.table import _weights
 
 from tests.driver.conftest import BOARDS, raw, register_tables, usable
@@ -145,39 +144,6 @@ def test_a_later_table_has_no_counts_of_an_earlier_one(device):
     device.register_table(hotrow.empty((50, 4), np.float32))
     assert len(device.harvest(10)) == 0, "without tables the device forgets its counts"
     assert other not in device.tables
-
-
-def test_a_table_in_other_memory_keeps_slots_and_counts(device, tables):
-    ids = np.array([[3, 1, 2], [9, 6, 20]])
-    slots = device.install((tables[0], [3, 9])).slots
-    device.observe(ids)
-    counted = device.counts()
-    listed = device.split(Batch.dense([[5]], tables=tables[:1])).misses
-    larger = hotrow.empty((60, 8), np.float32)
-    larger[:] = np.arange(60)[:, None]
-    found = device.replace_table(tables[0], larger)
-    assert (found.number, found.name, found.rows) == (0, "t0", 60)
-    assert device.tables == (found, *tables[1:]) and found.weights is larger
-    ids[1, 0] = 59
-    assert device.split(ids).slots.reshape(2, 3)[0, 0] == slots[0]
-    assert (device.gather((found, [59, 3]))[:, 0] == [59, 3]).all()
-    for here, there in zip((counted.table, counted.row, counted.count),
-                           (device.counts().table, device.counts().row, device.counts().count),
-                           strict=True):
-        assert (here == there).all()
-    with pytest.raises(RegistrationError, match="not a table registered with this device"):
-        device.replace_table(tables[0], larger)
-    assert tables_of(listed, device._commands.tables) == (found,), "no memory of the other table"
-    for other in (larger[:59], hotrow.empty((60, 4), np.float32)):
-        with pytest.raises(RegistrationError, match="of one kind, and as many rows or more"):
-            device.replace_table(found, other)
-    device.wait_event_async(0, 1, queue="move")
-    pending = device.gather_async((found, [1]))
-    with pytest.raises(RegistrationError, match="table 't0' is in use"):
-        device.replace_table(found, larger)
-    device.write_event(0, 1)
-    pending.result()
-    assert device.tables == (found, *tables[1:])
 
 
 def test_misaligned_rows_that_need_padding_are_copied(device):

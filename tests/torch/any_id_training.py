@@ -37,10 +37,6 @@ CASES = {
     "freqcache": {"mode": "freqcache", "ahead": 2, "admission": True,
                   "optimizer": "rowwise_adagrad"},
     "hotline": {"mode": "hotline", "ahead": 1, "optimizer": "adam"},
-    **{f"grown {name}": {**options, "mode": name, "grows": {16: "user", 32: "item"}}
-       for name, options in (
-           ("resident", {"optimizer": "adagrad"}), ("scratchpipe", {"ahead": 3, "workers": 1}),
-           ("freqcache", {"ahead": 2, "optimizer": "rowwise_adagrad"}), ("hotline", {"ahead": 1}))},
     "n-grams resident": {"mode": "resident", "tables": "n-grams",
                          "optimizer": SGD(0.1, rounding_seed=3)},
     "n-grams scratchpipe": {"mode": "scratchpipe", "ahead": 3, "tables": "n-grams",
@@ -129,21 +125,14 @@ def outcome(embeddings):
     return found
 
 
-def run(group=None, tables="any", ahead=0, grows=(), **options):
+def run(group=None, tables="any", ahead=0, **options):
     """The outcome of a training, its results, and those of an evaluation."""
     rank, world = (dist.get_rank(group), dist.get_world_size(group)) if group else (0, 1)
     made = drawn(tables)
     with opened(tables, group=group, **options) as embeddings:
         if options["mode"] == "hotline":
             embeddings.learn({"user": range(20), "plain": [1, 2]})
-        results, at = [], 0
-        for end, name in (*dict(grows).items(), (len(made), None)):
-            results += train(embeddings, made[at:end], rank, world, ahead)
-            at = end
-            if name is not None:
-                assert embeddings.grow(name) == 2 * TABLES[tables][name == "item"].num_embeddings
-                if options["mode"] == "hotline":
-                    embeddings.learn({name: range(45)})
+        results = train(embeddings, made, rank, world, ahead)
         found = outcome(embeddings)
         results.append(embeddings.eval()(part(made[7], rank, world)))
         found["results"] = results

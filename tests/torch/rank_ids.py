@@ -102,11 +102,6 @@ def misled(group):
             refused(group, call, "planted", f"card of rank {world - 1}")
             vars(inner).pop(name, None)
         train(embeddings, made[12:20], rank, world, ahead=2)
-        if last:
-            inner.table_growing = failing
-        refused(group, lambda: embeddings.grow("user"), "planted",
-                f"'user' did not grow, .* of rank {world - 1}")
-        vars(inner).pop("table_growing", None)
         if world > 1:
             maps, own = embeddings.id_maps, embeddings.id_maps.state()
             if last:

@@ -106,7 +106,7 @@ def test_saved_tensors_are_contiguous_and_of_one_table(mode, optimizer, dim):
 
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 def test_fewer_rows_load_on_request(mode):
-    """A table that has grown takes its first rows, with their state, from an older checkpoint."""
+    """A larger table takes its first rows, with their state, from a checkpoint."""
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     old, new = (HotEmbeddingBagCollection([TableConfig("a", rows, 8)], mode=mode, lr=0.1, seed=rows,
                                           optimizer="adagrad", **card) for rows in (50, 70))

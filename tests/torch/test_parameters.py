@@ -451,13 +451,3 @@ def test_a_collection_shows_the_elements_of_all_its_tables():
     assert sum(each.numel() for each in collection.parameters()) == 5 * 8 + 7 * 8 + 3 * 4
     assert [each.nbytes for each in HotEmbeddingBagCollection(
         [TableConfig("a", 5, 8, dtype=torch.float16)], mode="resident").parameters()] == [80]
-
-
-def test_a_table_that_grows_has_another_weight():
-    with HotEmbeddingBagCollection(
-            [TableConfig("a", 50, 8, ids="any")], mode="resident", seed=0) as tables:
-        held = tables.embedding_bags["a"].weight
-        assert tables.embedding_bags["a"].weight is held
-        tables.grow("a")
-        assert tables.embedding_bags["a"].weight.shape == (100, 8)
-        assert [each.numel() for each in tables.parameters()] == [800]

@@ -90,7 +90,7 @@ class Tables:
     stale_counts : set of int
         Numbers of which the counters may hold rows of an earlier table.
     generation : object
-        Another one after a table is unregistered or replaced, and of each device.
+        Another one after a table is unregistered, and of each device.
     """
 
     def __init__(self, registers: Registers, regions: Regions, geometry: Geometry):
@@ -129,26 +129,6 @@ class Tables:
                            | place(TablePartitionBits.PARTS_LOG2, parts_log2))
         self._place(table, on_card)
         return table
-
-    def replace(self, table: Table, weights: Array, state: Array | None) -> Table:
-        """Register a table with other memory in the place of `table`, whose rows are its first.
-
-        Raises
-        ------
-        RegistrationError
-        """
-        self.settle(table)
-        found = Table(table.number, table.name, weights, state, self._geometry.row_bytes)
-        if found.rows < table.rows or found.kind != table.kind:
-            raise RegistrationError(f"{found!r} cannot take the place of {table!r}: expected rows "
-                                    f"and state of one kind, and as many rows or more")
-        found.partition = table.partition
-        self._place(found, table.on_card)
-        self.generation = object()
-        for buffer in table.own_buffers:
-            self._regions.drop(buffer)
-        table.refresh = None
-        return found
 
     def _place(self, table: Table, on_card: bool) -> None:
         """Register the memory of a table, and write its descriptor."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -16,7 +16,6 @@ from ...contract.errors import Error
 from ...device import Device
 from ...operands.integers import whole
 from ..features.configs import TableConfig, TableGroup, check_tables, group_tables, table_config
-from ..features.grouping import Grouping
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined
 from ..memory.slot_memory import memory_on
@@ -116,7 +115,6 @@ class HotEmbeddingBagCollection(nn.Module):
     ----------
     optimizer : RowOptimizer
     tables : list of TableConfig
-        `grow` replaces that of its table.
     embedding_bags, embeddings : NamedTables
         The tables by name, each with `weight` and `state` as in `table`, by TorchRec's two names.
     device : torch.device
@@ -434,54 +432,6 @@ class HotEmbeddingBagCollection(nn.Module):
         if self.id_maps is None:
             raise Error("forget_changes() is for tables with ids='any', and there is none")
         self.id_maps.forget(whole(until, "until"), name)
-
-    def grow(self, name: str) -> int:
-        """Double the rows of a table with `ids="any"`, between a step and the next batch.
-
-        Ids keep their rows, and rows their slots. All tables with rows of its dim and dtype get
-        other memory: take views of them again. A file grows in its place. Ids that come later start
-        with the values that they had had before.
-
-        Parameters
-        ----------
-        name : str
-
-        Returns
-        -------
-        int
-            Rows of the table.
-
-        Raises
-        ------
-        Error
-            The table cannot grow, a batch is in flight, or gradients are staged; nothing changed.
-        """
-        if self.id_maps is None:
-            raise Error("grow() is for tables with ids='any', and there is none")
-        maps, (place, local) = self.id_maps, self.contents.locate(name)
-        group = self.store.groups[place]
-        number = group.numbers[local]
-        with ExitStack() as idle:
-            with ExitStack() as growing:
-                def grow() -> tuple[Grouping, TableConfig, tuple[TableConfig, ...]]:
-                    idle.enter_context(self.lifecycle.moving(f"let table {name!r} grow"))
-                    rows = growing.enter_context(maps.growing(number))
-                    moved = growing.enter_context(self._growing(place, local, rows))
-                    config = replace(self.tables[number], num_embeddings=rows)
-                    configs = (*group.configs[:local], config, *group.configs[local + 1:])
-                    growing.enter_context(self.store.table_growing(place, *moved))
-                    return Grouping(self.store.groups), config, configs
-
-                grouping, config, configs = self.layout.agree(
-                    grow, f"table {name!r} did not grow, because of its state or memory")
-            self.layout.grouping = grouping
-            self.tables[number], group.configs = config, configs
-        return config.num_embeddings
-
-    def _growing(self, group: int, local: int,
-                 rows: int) -> AbstractContextManager[tuple[int, int]]:
-        """As `EmbeddingTables.growing` of a group's table."""
-        return self.store.groups[group].tables.growing(local, rows)
 
     def observe(self, inputs: Any, offsets: Any = None, per_sample_weights: Any = None) -> None:
         """Let the device count the lookups of a batch that does not train."""

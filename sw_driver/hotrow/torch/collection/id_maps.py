@@ -6,7 +6,6 @@ import io
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -160,23 +159,6 @@ class IdMaps:
         planned = next(iter(self.maps.values())).batch
         self._trained = planned - len(self._not_taken())
         self._taken = self._not_done()
-
-    @contextmanager
-    def growing(self, number: int) -> Iterator[int]:
-        """As `IdMap.growing`, of the table of that number: its rows.
-
-        Raises
-        ------
-        Error
-        """
-        name = self._tables[number].name
-        if number not in self.maps:
-            raise Error(f"table {name!r} has ids='rows': a table with ids='any' grows")
-        if self._planned or self._not_done():
-            raise Error(f"batches were prefetched or looked up and have not trained: end the "
-                        f"pipeline and step the optimizer to let table {name!r} grow")
-        with self.maps[number].growing() as rows:
-            yield rows
 
     def state(self) -> bytes:
         """All that the same future needs; batches that were prefetched get their rows again."""

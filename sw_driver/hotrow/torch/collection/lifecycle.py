@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from ...contract.errors import Error
 from ..optim.interrupts import uninterrupted
@@ -26,40 +25,14 @@ class Lifecycle:
     ----------
     lock : RLock
         Of forward, staging and step, for threads that share a model.
-    moves : int
-        Times that tables moved to other memory, which views of before do not show.
     """
 
     def __init__(self, store: Store, staging: GradientStage) -> None:
-        self._store, self._staging, self.moves = store, staging, 0
+        self._store, self._staging = store, staging
         self.lock = staging.lock
-        self._watch()
-
-    def _watch(self) -> None:
         self._arrays = [array for group in self._store.groups for array in (
             group.tables.rows.array, group.tables.rows.side) if array is not None]
         self._versions: list[int] | None = None
-
-    @contextmanager
-    def moving(self, purpose: str) -> Iterator[None]:
-        """Tables move to other memory in this block, in which they are up to date.
-
-        Raises
-        ------
-        Error
-            A batch is in flight, or gradients are staged.
-        """
-        with uninterrupted(), self._staging.lock:
-            self.finish()
-            if not self._staging.empty:
-                raise Error(f"gradients are staged: call optimizer.step() or zero_grad(), to "
-                            f"{purpose}")
-            if self._store.window is not None:
-                self._store.window.need_idle(purpose)
-            self.flush()
-            yield
-            self.moves += 1
-            self._watch()
 
     @property
     def steps(self) -> int:

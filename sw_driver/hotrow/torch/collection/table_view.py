@@ -42,7 +42,6 @@ class TableView(torch.Tensor):
     _rows: Any
     _copied: bool
     _owner: Any
-    _moves: int
     _itself: ref[TableView]
     _source: Any
     _key: Any
@@ -73,7 +72,6 @@ class TableView(torch.Tensor):
         view._source, view._key = source, None if source is None else _key(owner, source)
         view._rows, view._copied, view._is_param = rows, copied, rows is not None
         view._owner = None if copied else owner
-        view._moves = 0 if owner is None else owner.moves
         view._itself = ref(view)  # swap_tensors() refuses a tensor with weak references
         view.follow()
         return view
@@ -89,7 +87,7 @@ class TableView(torch.Tensor):
 
     def shows(self, table: torch.Tensor, owner: Lifecycle) -> bool:
         """Whether it is a view of a table of an owner as it is."""
-        return self._owner is owner and self._moves == owner.moves and _shares(table, self)
+        return self._owner is owner and _shares(table, self)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
@@ -129,9 +127,6 @@ class TableView(torch.Tensor):
         owner = self._owner
         if owner is None:
             return
-        if owner.moves != self._moves:
-            raise Error("a table has grown since this view of its collection's rows was taken: "
-                        "take weight or table() again")
         owner.flush()
         if self._source is not None and self._key != _key(owner, self._source):
             self._key = _key(owner, self._source)
@@ -208,7 +203,6 @@ def _refuse_gradient(_: Any) -> None:
 def _data(view: Any) -> TableView:
     found = TableView.of(view, copied=view._copied)
     found._owner, found._source, found._key = view._owner, view._source, view._key
-    found._moves = view._moves
     return found
 
 

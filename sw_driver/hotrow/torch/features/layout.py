@@ -35,7 +35,6 @@ class FeatureLayout:
     pooled : bool
         Whether bags are pooled.
     grouping : Grouping
-        Another one once a table has grown.
 
     Raises
     ------

@@ -128,12 +128,6 @@ class SlotStorage:
         assign_slots(self.held, self.dirty, slots, rows)
         self._by_row = None
 
-    def shift(self, end: int, more: int, flat_rows: int) -> None:
-        """Follow a group whose flat rows from `end` on have moved by `more`; it has `flat_rows`."""
-        if flat_rows > torch.iinfo(self.held.dtype).max:
-            self.held = self.held.long()
-        self.held[self.held >= end] += more
-
     def clear(self, slots: torch.Tensor | slice = slice(None)) -> None:
         """Record that these slots, by default all, hold no row."""
         self.held[slots], self.dirty[slots] = -1, False

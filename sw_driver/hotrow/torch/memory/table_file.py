@@ -10,8 +10,7 @@ import shutil
 import stat
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from io import FileIO
 from itertools import accumulate
 
@@ -110,41 +109,6 @@ class TableFile:
         self._rows = rows
         self._padded = -(-rows // FILE_ALIGNMENT) * FILE_ALIGNMENT
         self._size = mmap.PAGESIZE + self._padded * (self._row_bytes + self._state_bytes)
-
-    @contextmanager
-    def growing(self, rows: int) -> Iterator[Callable[[], None]]:
-        """Room for more rows, which `map` shows; an error in the block undoes it.
-
-        The state of the rows gets another place, after the end of before: the caller copies it.
-        Whenever this process ends, the file is the table of before, or, after a call of what the
-        block gets, the larger one.
-
-        Raises
-        ------
-        Error
-            The disk has no space, or the state of so many rows has its place where it was.
-        """
-        before, padded, size = self._rows, self._padded, self._size
-        self._lay_out(rows)
-        if mmap.PAGESIZE + self._padded * self._row_bytes < size and self._padded > padded:
-            self._lay_out(before)
-            raise self._error(f"cannot grow from {before:,} to {rows:,} rows in its place")
-
-        def grew() -> None:
-            os.fsync(self._file.fileno())
-            self._header["rows"] = rows
-            self._write_header()
-
-        try:
-            self._allocate(growing=True)
-            yield grew
-        except BaseException:
-            self._header["rows"] = before
-            self._write_header(growing=True)
-            self._lay_out(before)
-            os.ftruncate(self._file.fileno(), size)
-            self._write_header()
-            raise
 
     def map(self, rows: int, state: int | None = None) -> None:
         """Put the file's pages in place of memory that begins at addresses `rows` and `state`."""

@@ -3,8 +3,7 @@ array that all of them share."""
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -186,81 +185,6 @@ class EmbeddingTables:
         """As `TableFile.discard`, of all files."""
         for file in self._opened:
             file.discard()
-
-    @contextmanager
-    def growing(self, number: int, rows: int, kept: int | None = None) -> Iterator[tuple[int, int]]:
-        """Give a table more rows; an error in the block undoes it.
-
-        The arrays are others, and the tables after it have other flat rows. Rows that come are
-        zeros, with the state of rows that have not trained. A file grows in its place.
-
-        Parameters
-        ----------
-        number : int
-            Of the table.
-        rows : int
-        kept : int, optional
-            Rows that have contents; by default all.
-
-        Yields
-        ------
-        (int, int)
-            Flat rows from the first number on have moved by the second.
-
-        Raises
-        ------
-        Error
-            As in `TableFile.growing`, or the files are not this process's.
-        """
-        self.check_owner()
-        before = self.rows, self.first, self.cardinalities, self.spans
-        mapped, file = [each.mapped for each in self._opened], self.files[number]
-        alignment = ALIGNMENT if self.spans is None else FILE_ALIGNMENT
-        old, first, counts, padded = *before[:3], self._padded(alignment)
-        known = [*counts[:number], counts[number] if kept is None else kept, *counts[number + 1:]]
-        try:
-            with ExitStack() as growing:
-                grew = None if file is None else growing.enter_context(file.growing(rows))
-                self.cardinalities = (*counts[:number], rows, *counts[number + 1:])
-                room = self._padded(alignment)
-                self.first = np.cumsum([0, *room[:-1]])
-                if self.spans is None:
-                    self.rows = self.kind.allocate(sum(room), old.array.device)
-                else:
-                    self.rows, self.spans = self._mapped(room)
-                for each, (here, there, count) in enumerate(zip(
-                        self.first, first, known, strict=True)):
-                    if self.files[each] is None:
-                        self.rows.put(slice(here, here + count),
-                                      old.take(self.kind, slice(there, there + count)))
-                        self._clear(here + count, here + room[each])
-                begin, count = int(self.first[number]), known[number]
-                if grew is not None:
-                    if self.rows.side is not None and old.side is not None:
-                        self.rows.side[begin:begin + count] = old.side[begin:begin + count]
-                    if self._initial_state:  # a file's rows are zeros
-                        self._start_state(begin + count, begin + room[number])
-                    grew()
-                end, more = begin + padded[number], len(self.rows) - len(old)
-                yield end, more
-        except BaseException:
-            self.rows, self.first, self.cardinalities, self.spans = before
-            for opened, where in zip(self._opened, mapped, strict=True):
-                opened.mapped = where
-            raise
-        if file is not None:  # rows where the state was, which the error would have needed
-            states = 0 if self.rows.side is None else -(
-                -4 * padded[number] // (self.kind.row_bytes - 4))
-            self._clear(begin + count, min(end + states, begin + room[number]))
-
-    def _clear(self, begin: int, end: int) -> None:
-        """Rows that have not begun."""
-        self.rows.array[begin:end] = 0
-        self._start_state(begin, end)
-
-    def _start_state(self, begin: int, end: int) -> None:
-        if self._initial_state is not None and self.rows.state is not None:
-            self.rows.state[begin:end] = self._initial_state
 
     def copy(self) -> "EmbeddingTables":
         """The same contents in arrays of their own."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -108,7 +107,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     `SharedIdMaps` says.
 
     All ranks make the same calls in the same order, with as many batches each: forward, prefetch,
-    step, learn, `grow`, `state_dict`, `changes` and the like are collective, `close`, `abandon` and
+    step, learn, `state_dict`, `changes` and the like are collective, `close`, `abandon` and
     `flush` are not. `learn` returns the rows that have a slot at all ranks. Clipping and
     `statistics` see a rank's own gradients and lookups.
 
@@ -173,10 +172,6 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
 
     def _draw(self, groups: Sequence[TableGroup], seed: int | None) -> None:
         self._sharding.initialise(self.ranks.first(drawn_seed() if seed is None else seed))
-
-    def _growing(self, group: int, local: int,
-                 rows: int) -> AbstractContextManager[tuple[int, int]]:
-        return self._sharding.growing(group, local, rows)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise Error("a ShardedEmbeddingBagCollection of hotrow cannot be copied or pickled: save "

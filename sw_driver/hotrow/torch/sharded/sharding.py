@@ -1,7 +1,6 @@
 """The owner of each row of tables that several processes train."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -52,26 +51,8 @@ class Sharding:
             for shard in self.shards]
         for group, shard in enumerate(self.shards):
             shard.whole_rows = partial(self._whole_rows, group)
-        self._number_codes()
-
-    def _number_codes(self) -> None:
         self.first = np.cumsum([0, *(len(shard.tables.rows) for shard in self.shards)])
         self.codes = int(self.first[-1])
-
-    @contextmanager
-    def growing(self, group: int, local: int, rows: int) -> Iterator[tuple[int, int]]:
-        """As `EmbeddingTables.growing` of a group's table, by the rank's own flat rows; every row
-        keeps its owner."""
-        _, owned = self.own(group, local)
-        first, codes = self.first, self.codes
-        with (self.spans[group].tables.growing(local, rows), self.shards[group].tables.growing(
-                local, -(-rows // self.world), owned) as moved):
-            self._number_codes()
-            try:
-                yield moved
-            except BaseException:
-                self.first, self.codes = first, codes
-                raise
 
     def route(self, group: int, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(owner, code) of flat rows int64[n] of a whole group; int64[n] both."""

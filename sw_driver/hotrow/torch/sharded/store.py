@@ -1,8 +1,7 @@
 """Rows that several processes own: their owners look them up and train them."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -62,19 +61,10 @@ class ShardedStore(Store):
         self.depth, self.look_ahead = inner.depth, inner.look_ahead
         self.device, self.statistics = inner.device, inner.statistics
         self.batch_stages, self.micro_batches = inner.batch_stages, inner.micro_batches
-        self._number_rows()
-        self._coming: deque[RoutedBatch] = deque()
-        self._taken: deque[RoutedBatch] = deque()
-
-    def _number_rows(self) -> None:
         self._grouping = Grouping(self.sharding.shards)
         self._starts = torch.from_numpy(_starts(self.sharding))
-
-    @contextmanager
-    def table_growing(self, group: int, end: int, more: int) -> Iterator[None]:
-        with self.inner.table_growing(group, end, more):
-            yield
-        self._number_rows()
+        self._coming: deque[RoutedBatch] = deque()
+        self._taken: deque[RoutedBatch] = deque()
 
     @property
     def closed(self) -> bool:

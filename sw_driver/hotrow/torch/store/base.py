@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -201,12 +201,6 @@ class Store(ABC):
     def hottest(self, limit: int, decay: int = 0) -> RowList:
         """The rows that the device counted most, after a right shift of all counts."""
         raise Error("a store without a device counts no rows")
-
-    @abstractmethod
-    def table_growing(self, group: int, end: int, more: int) -> AbstractContextManager[None]:
-        """Follow `EmbeddingTables.growing` of a group after a block, while no batch is in flight
-        and the tables are up to date: flat rows from `end` on have moved by `more`. What may fail
-        comes before the block, and an error in it undoes that."""
 
     def device_table(self, number: int) -> int:
         """The device's number of a table of the collection."""

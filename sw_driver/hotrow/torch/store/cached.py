@@ -423,15 +423,6 @@ class CachedStore(Store):
             raise
         deliver(pending)
 
-    @contextmanager
-    def table_growing(self, group: int, end: int, more: int) -> Iterator[None]:
-        self.window.need_idle("let a table grow")
-        with self.slot_map.registering(group) as memory:
-            yield
-        with self.lock, self._moving_slots():
-            self.slot_map.replace(group, memory)
-            self.storages[group].shift(end, more, len(self.groups[group].tables.rows))
-
     def observe(self, request: Request) -> None:
         if request.bags.lookups:
             self._check_open()

@@ -1,7 +1,6 @@
 """Mode `resident`: the tables themselves, in the trainer's memory, without a device."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -46,12 +45,6 @@ class ResidentStore(Store):
     def read(self, group: int, flat: torch.Tensor) -> Rows:
         tables = self.groups[group].tables
         return tables.rows.take(tables.kind, flat)
-
-    @contextmanager
-    def table_growing(self, group: int, end: int, more: int) -> Iterator[None]:
-        grouper = Grouper(len(self.groups[group].tables.rows))
-        yield
-        self._groupers[group] = grouper
 
     def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
               finite: torch.Tensor | None = None) -> None:

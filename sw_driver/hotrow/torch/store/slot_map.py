@@ -1,7 +1,6 @@
 """Between a device's numbers of tables and slots and those of each group."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -61,7 +60,7 @@ class SlotMap:
         self.storages: list[SlotStorage] = []
         self.registered: dict[int, Table] = {}
         where = []
-        self.buffers = [self.register(index) for index in range(len(groups))]
+        self.buffers = [self._register(index) for index in range(len(groups))]
         for index, group in enumerate(groups):
             for local, number in enumerate(group.numbers):
                 array, side = group.tables.device_arrays(local)
@@ -70,7 +69,9 @@ class SlotMap:
                 where.append((index, local))
             self.storages.append(SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind,
                                              len(group.tables.rows), memory))
-        self._number_rows()
+        self.table_sets = [device.table_set(self.registered[number] for number in group.numbers)
+                           for group in self.groups]
+        self._first = np.concatenate([group.tables.first for group in self.groups])
         self._group_of = np.array([index for index, _ in where], np.int32)
         none = select_rows(np.empty(0, np.uint64), np.empty(0, np.uint32), self._group_of,
                            self._first, 0, self.directory_slots)
@@ -82,25 +83,12 @@ class SlotMap:
                       for local in range(len(group.numbers))]
         self.slots = sum(storage.slots for storage in self.storages)
 
-    def register(self, number: int) -> list[Buffer]:
+    def _register(self, number: int) -> list[Buffer]:
         """Register the memory of a group's tables, and of their state."""
-        with self.registering(number) as buffers:
-            return buffers
-
-    @contextmanager
-    def registering(self, number: int) -> Iterator[list[Buffer]]:
-        """As `register`, for `replace` after the block; an error in the block undoes it."""
-        group, buffers = self.groups[number], list[Buffer]()
-        rows = group.tables.rows
-        try:
-            for what, array in (("rows", rows.array), ("state", rows.side)):
-                if array is not None:
-                    buffers.append(self._placed(array, f"{what} of {_named(group)}"))
-            yield buffers
-        except BaseException:
-            for buffer in buffers:
-                self._device.unregister(buffer)
-            raise
+        group = self.groups[number]
+        return [self._placed(array, f"{what} of {_named(group)}") for what, array in (
+            ("rows", group.tables.rows.array), ("state", group.tables.rows.side))
+            if array is not None]
 
     def _placed(self, array: Array, name: str) -> Buffer:
         """Register memory of a group, on the card where there is room."""
@@ -117,24 +105,6 @@ class SlotMap:
         return [group.configs[local].name
                 for group, buffers in zip(self.groups, self.buffers, strict=True)
                 if any(buffer.on_card for buffer in buffers) for local in range(len(group.numbers))]
-
-    def replace(self, number: int, buffers: list[Buffer]) -> None:
-        """Let the device use tables of a group in other memory, which is registered."""
-        group, before = self.groups[number], self.buffers[number]
-        self.buffers[number] = buffers
-        for local, table in enumerate(group.numbers):
-            array, side = group.tables.device_arrays(local)
-            self.registered[table] = self._device.replace_table(
-                self.registered[table], array, side)
-        for buffer in before:
-            self._device.unregister(buffer)
-        self._number_rows()
-
-    def _number_rows(self) -> None:
-        self.table_sets = [self._device.table_set(self.registered[number]
-                                                  for number in group.numbers)
-                           for group in self.groups]
-        self._first = np.concatenate([group.tables.first for group in self.groups])
 
     def listed(self, group: int, flat: torch.Tensor, distinct: bool = True) -> RowList:
         """Flat rows int64[n] of a group by the device's tables: RowList."""
