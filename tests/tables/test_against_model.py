@@ -1,6 +1,7 @@
 """The store against a dict: random appends, reads, cleaning, commits, and openings without one."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,70 +9,135 @@ from hotrow.contract.errors import Error
 from hotrow.ids import initial_rows
 from hotrow.tables import Store, Table
 
-TABLE = Table("item", 3000, 8, seed=5, bound=0.25, state=True, initial_state=0.5)
+TABLE = Table("item", 3000, 8, seed=5, bound=0.25, state="row", initial_state=0.5)
+KINDS = {
+    "one table": [TABLE],
+    "two tables": [TABLE, replace(TABLE, name="user", rows=700, seed=6)],
+    "padded rows": [Table("a", 900, 5, 1, 0.5, width=8), Table("b", 900, 6, 2, 0.5, width=8)],
+    "state in rows": [Table("a", 1500, 6, 3, 0.5, state="element", columns=7, width=16,
+                            initial_state=0.125), Table("b", 300, 13, 4, 0.5, width=16,
+                                                        state="element", columns=3)],
+    "bfloat16": [Table("a", 2000, 5, 8, 0.5, "bfloat16", width=8, state="row")],
+    "float16": [Table("a", 2000, 8, 9, 0.5, "float16")],
+    "long rows": [Table("a", 50, 1500, 2, 0.5), Table("b", 20, 1500, 3, 0.5)],
+}
 
 
-def opened(path, ring=True):
-    return Store(path, TABLE, tail_bytes=1 << 16, segment_blocks=6, ring=ring)
+def narrow(values, dtype):
+    """The bits of float32 values in a dtype, to the nearest, ties to even."""
+    if dtype != "bfloat16":
+        return values.astype(dtype)
+    bits = values.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
-def expected(known, rows):
-    start = initial_rows(rows.astype(np.uint64), TABLE.dim, TABLE.seed, TABLE.bound)
-    pairs = [known.get(row, (first, 0.5)) for row, first in zip(rows.tolist(), start, strict=True)]
-    return np.array([row for row, _ in pairs]), np.array([state for _, state in pairs], np.float32)
+def initial(table, rows):
+    """Rows in memory as they are before any training."""
+    values = initial_rows(rows.astype(np.uint64), table.dim, table.seed, table.bound)
+    whole = np.zeros((len(rows), table.width or table.elements), np.float32)
+    whole[:, :table.dim] = values
+    whole[:, table.dim:table.elements] = table.initial_state
+    return narrow(whole, table.dtype)
 
 
-def same(store, known, rows, ticket=None):
-    out, side = np.empty((len(rows), TABLE.dim), np.float32), np.empty(len(rows), np.float32)
-    store.finish(ticket or store.begin(rows), out, side)
-    wanted = expected(known, rows)
-    assert (out == wanted[0]).all() and (side == wanted[1]).all()
+class Model:
+    """Rows of tables, with gaps between them, in plain arrays."""
+
+    def __init__(self, tables):
+        self.tables = tables
+        self.first = [3 + 8 * at + sum(each.rows for each in tables[:at])
+                      for at in range(len(tables))]
+        self.names = [table.name for table in tables]
+        every = [initial(table, np.arange(table.rows)) for table in tables]
+        self.flat = np.concatenate([first + np.arange(table.rows)
+                                    for first, table in zip(self.first, tables, strict=True)])
+        self.array = np.zeros((self.flat[-1] + 1, every[0].shape[1]), every[0].dtype)
+        self.array[self.flat] = np.concatenate(every)
+        self.side = None
+        if tables[0].state == "row":
+            self.side = np.zeros(len(self.array), np.float32)
+            for first, table in zip(self.first, tables, strict=True):
+                self.side[first:first + table.rows] = table.initial_state
+
+    def copy(self):
+        other = Model.__new__(Model)
+        other.__dict__ = {**self.__dict__, "array": self.array.copy(),
+                          "side": None if self.side is None else self.side.copy()}
+        return other
+
+    def open(self, path, **more):
+        store = Store(path, self.tables, **{"tail_bytes": 1 << 16, "segment_blocks": 6, **more})
+        return store, store.rows(self.names, self.first)
+
+    def random_rows(self, random, count):
+        return self.flat[(len(self.flat) * random.random(count) ** 2).astype(np.int64)]
+
+    def train(self, rows, random, count):
+        """Append random values of distinct rows, not in the order of blocks."""
+        flat = random.permutation(np.unique(self.random_rows(random, count)))
+        values = random.integers(0, 256, (len(flat), self.array[0].nbytes), np.uint8)
+        values = values.view(self.array.dtype)
+        padded = self.tables[0].width
+        source = values.copy()
+        if padded:
+            for first, table in zip(self.first, self.tables, strict=True):
+                own = (flat >= first) & (flat < first + table.rows)
+                values[own, table.elements:] = 0
+        side = None if self.side is None else random.random(len(flat), np.float32)
+        rows.append(flat, source.view(np.uint8), side)
+        self.array[flat] = values
+        if self.side is not None:
+            self.side[flat] = side
+
+    def same(self, rows, flat, ticket=None):
+        out = np.full((len(flat) + 1, self.array[0].nbytes), 7, np.uint8)
+        side = None if self.side is None else np.empty(len(flat), np.float32)
+        rows.finish(ticket or rows.begin(flat), out, side)
+        assert (out[:-1] == self.array[flat].view(np.uint8)).all() and (out[-1] == 7).all()
+        assert side is None or (side == self.side[flat]).all()
 
 
-@pytest.mark.parametrize("ring", [True, False])
-@pytest.mark.parametrize("seed", range(2))
-def test_random_operations(tmp_path, seed, ring):
-    random, known, kept = np.random.default_rng(seed), {}, {}
-    store = opened(tmp_path, ring)
-    for step in range(400):
-        match random.choice(["train", "clean", "commit", "kill"], p=[.9, .05, .04, .01]):
+@pytest.mark.parametrize("kind, ring", [*((kind, True) for kind in KINDS), ("two tables", False)])
+def test_random_operations(tmp_path, kind, ring):
+    random, model = np.random.default_rng(len(kind)), Model(KINDS[kind])
+    kept = model.copy()
+    store, rows = model.open(tmp_path, ring=ring)
+    for step in range(250):
+        match random.choice(["train", "clean", "commit", "kill"], p=[.9, .05, .03, .02]):
             case "train":
-                rows = (TABLE.rows * random.random(200) ** 2).astype(np.int64)
-                rows = random.permutation(np.unique(rows))  # not in the order of blocks
-                coming = random.integers(0, TABLE.rows, 100)
-                ahead = store.begin(coming)  # before the append, as a plan
-                values = random.random((len(rows), TABLE.dim), np.float32)
-                states = random.random(len(rows), np.float32)
-                store.append(rows, values, states)
-                known |= dict(zip(rows.tolist(), zip(values, states, strict=True), strict=True))
-                same(store, known, coming, ahead)
+                coming = random.choice(model.flat, 100)
+                ahead = rows.begin(coming)  # before the append, as a plan
+                model.train(rows, random, 200)
+                model.same(rows, coming, ahead)
             case "clean":
-                coming = random.integers(0, TABLE.rows, 100)
-                ahead = store.begin(coming)
+                coming = random.choice(model.flat, 100)
+                ahead = rows.begin(coming)
                 store.clean()
-                same(store, known, coming, ahead)
+                model.same(rows, coming, ahead)
             case "commit":
                 store.commit(str(step).encode())
                 assert store.dense() == str(step).encode()
-                kept = dict(known)
+                kept = model.copy()
             case "kill":
                 store.close()  # nothing that was not committed is there
-                store, known = opened(tmp_path, ring), dict(kept)
-                same(store, known, np.arange(TABLE.rows))
-    same(store, known, np.arange(TABLE.rows))
+                model = kept.copy()
+                store, rows = model.open(tmp_path, ring=ring)
+                model.same(rows, model.flat)
+    model.same(rows, model.flat)
     store.close()
 
 
 def test_damage_and_second_trainer(tmp_path):
-    store = opened(tmp_path)
-    store.append(np.arange(500), np.ones((500, 8), np.float32), np.ones(500, np.float32))
+    model, random = Model([TABLE]), np.random.default_rng(1)
+    store, rows = model.open(tmp_path)
+    model.train(rows, random, 500)
     store.commit()
     with pytest.raises(Error, match="another process"):
-        opened(tmp_path)
+        model.open(tmp_path)
     child = os.fork()
     if not child:
         try:
-            store.begin([1])
+            rows.begin([3])
         except Error:
             os._exit(7)
         os._exit(1)
@@ -83,10 +149,10 @@ def test_damage_and_second_trainer(tmp_path):
             if offset < len(whole):
                 path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 4]) + whole[offset + 1:])
                 with pytest.raises(Error, match=path.name):
-                    opened(tmp_path)
+                    model.open(tmp_path)
                 path.write_bytes(whole)
         path.write_bytes(whole[:len(whole) // 3])
         with pytest.raises(Error, match=path.name):
-            opened(tmp_path)
+            model.open(tmp_path)
         path.write_bytes(whole)
-    opened(tmp_path).close()
+    model.open(tmp_path)[0].close()

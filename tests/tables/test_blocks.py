@@ -1,6 +1,7 @@
 """Blocks in the files of a log: their epochs, their places, and when a segment's file goes."""
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,11 +13,15 @@ TABLE = Table("item", 2000, 8, seed=1, bound=0.5)
 
 
 def opened(path):
-    return Store(path, TABLE, tail_bytes=1 << 16, segment_blocks=4)
+    return Store(path, [TABLE], tail_bytes=1 << 16, segment_blocks=4)
+
+
+def rows_of(store):
+    return store.rows([TABLE.name], [0])
 
 
 def train(store, rows, value):
-    store.append(rows, np.full((len(rows), TABLE.dim), value, np.float32))
+    rows_of(store).append(rows, np.full((len(rows), TABLE.dim), value, np.float32))
 
 
 def last_epochs(folder):
@@ -58,14 +63,15 @@ def test_a_file_stays_while_a_ticket_begun_before_may_read_it(tmp_path):
     for value in range(6):
         train(store, rows, value)
     store.commit()
-    ticket = store.begin(rows)
+    view = rows_of(store)
+    ticket = view.begin(rows)
     files = set(tmp_path.glob("seg-*.log"))
     train(store, rows, 7)
     for _ in range(2):
         store.clean()
         store.commit()
     assert files <= set(tmp_path.glob("seg-*.log"))
-    store.finish(ticket, out)
+    view.finish(ticket, out)
     assert (out == 7).all()
     store.clean()
     store.commit()
@@ -91,39 +97,69 @@ def test_a_whole_block_in_the_place_of_another_is_refused(tmp_path, to, source):
 
 
 def test_wrong_rows_and_arrays_are_refused(tmp_path):
-    with opened(tmp_path) as store:
-        for rows in ([-1], [2000], [0.5], [[1]]):
+    three = [TABLE, Table("other", 10, 8, seed=1, bound=0.5), Table("short", 10, 4)]
+    with Store(tmp_path, three) as store:
+        rows = store.rows(["other", "item"], [2008, 0])
+        for flat in ([-1], [2000], [2007], [2018], [1 << 40], [(1 << 64) - 1], [0.5], [[1]]):
             with pytest.raises(Error, match="expected rows"):
-                store.begin(rows)
+                rows.begin(flat)
+            with pytest.raises(Error, match="expected rows"):
+                rows.append(flat, np.zeros((1, 8), np.float32))
+        rows.cancel(rows.begin([1999, 2008, 2017]))
+        for array in (np.zeros((2, 7), np.float32), np.zeros((1, 8), np.float32),
+                      np.zeros((2, 16), np.float32)[:, ::2], np.zeros((2, 4), object),
+                      np.broadcast_to(np.zeros(8, np.float32), (2, 8))):
+            with pytest.raises(Error, match="expected 2 rows of 32"):
+                rows.append([1, 2], array)
         with pytest.raises(Error, match="expected 2 rows of 32"):
-            store.append([1, 2], np.zeros((2, 7), np.float32))
+            rows.append([1, 2], np.zeros((2, 8), np.float32), np.zeros(2, np.float32))
+        ticket, fixed = rows.begin([1, 2]), np.zeros((2, 8), np.float32)
+        fixed.flags.writeable = False
         with pytest.raises(Error, match="expected 2 rows of 32"):
-            store.append([1, 2], np.zeros((1, 8), np.float32))
+            rows.finish(ticket, fixed)
+        rows.finish(ticket, np.zeros((2, 8), np.float32))  # the ticket is still there
+        for names, first, match in ((["none"], [0], "expected names"), ([], [], "expected names"),
+                                    (["item", "short"], [0, 2000], "one width"),
+                                    (["item"], [0, 1], "one width"),
+                                    (["item", "other"], [0, 1999], "at which no table ends"),
+                                    (["item"], [-1], "at which no table ends")):
+            with pytest.raises(Error, match=match):
+                store.rows(names, first)
     with pytest.raises(Error, match="closed"):
         store.commit()
-    for rows, dim, dtype in ((0, 8, "float32"), (1 << 32, 8, "float32"), (9, 0, "float32"),
-                             (9, 8, "int8")):
-        with pytest.raises(Error, match="expected 1 to 2"):
-            Table("item", rows, dim, 1, 0.5, dtype)
-    with pytest.raises(Error, match="segment_blocks from 1"):
-        Store(tmp_path, TABLE, segment_blocks=0)
-    with pytest.raises(Error, match="was asked for"):
-        Store(tmp_path, Table("item", 2001, 8, seed=1, bound=0.5))
+    for rows, dim, more in (
+            (0, 8, {}), (1 << 32, 8, {}), (9, 0, {}), (9, 8, {"dtype": "int8"}),
+            (9, 8, {"state": True}), (9, 8, {"state": "element", "dtype": "float16"}),
+            (9, 8, {"columns": 2}), (9, 8, {"width": 7}),
+            (9, 8, {"width": 9, "state": "element", "columns": 2})):
+        with pytest.raises(Error, match="'item': expected"):
+            Table("item", rows, dim, 1, 0.5, **more)
+    for tables, more in (([TABLE], {"segment_blocks": 0}), ([TABLE], {"tail_bytes": -1}), ([], {}),
+                         ([TABLE, TABLE], {})):
+        with pytest.raises(Error, match="expected t"):
+            Store(tmp_path, tables, **more)
+    changed = [("rows", 2001), ("dim", 7), ("seed", 2), ("bound", .25), ("dtype", "float16"),
+               ("state", "row"), ("optimizer", "sgd"), ("name", "items")]
+    for name, value in changed:
+        with pytest.raises(Error, match=f"{name if name != 'name' else 'items'}.* asked for"):
+            Store(tmp_path, [replace(TABLE, **{name: value}), *three[1:]])
 
 
 def test_a_ticket_is_for_one_finish_and_ends_with_the_store(tmp_path):
     store, out = opened(tmp_path), np.empty((2, TABLE.dim), np.float32)
     train(store, np.arange(400), 1)
     store.commit()
-    ticket = store.begin([3, 4])
-    store.finish(ticket, out)
-    for call in (lambda: store.finish(ticket, out), lambda: store.cancel(ticket),
-                 lambda: store.finish((12345, 2), out)):
+    rows = rows_of(store)
+    ticket = rows.begin([3, 4])
+    rows.finish(ticket, out)
+    for call in (lambda: rows.finish(ticket, out), lambda: rows.cancel(ticket),
+                 lambda: rows.finish((12345, 2), out), lambda: rows_of(store).cancel(other)):
+        other = rows.begin([1])
         with pytest.raises(Error, match=r"call begin\(\) for each"):
             call()
-    store.cancel(store.begin([1]))
+    rows.cancel(rows.begin([1]))
     for _ in range(20):
-        store.begin(np.arange(400))
+        rows.begin(np.arange(400))
     store.close()
 
 

@@ -11,7 +11,7 @@ from hotrow.contract.errors import Error
 from hotrow.kernels import native
 from hotrow.tables import Store, Table
 
-TABLE = Table("item", 600, 4, seed=3, bound=0.5, state=True, initial_state=0.25)
+TABLE = Table("item", 600, 4, seed=3, bound=0.5, state="row", initial_state=0.25)
 HOOK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint64,
                         ctypes.c_void_p, ctypes.c_uint64)
 WRITE, SYNC, CREATE, UNLINK = range(4)
@@ -114,21 +114,26 @@ def on_disk(operations, unsynced):
             if identity is not None}
 
 
+def rows_of(store):
+    return store.rows([TABLE.name], [0])
+
+
 def everything(store):
     rows = np.arange(TABLE.rows)
     out, side = np.empty((TABLE.rows, TABLE.dim), np.float32), np.empty(TABLE.rows, np.float32)
-    store.finish(store.begin(rows), out, side)
+    view = rows_of(store)
+    view.finish(view.begin(rows), out, side)
     return out.tobytes() + side.tobytes()
 
 
 def opened(path):
-    return Store(path, TABLE, tail_bytes=1 << 16, segment_blocks=4)
+    return Store(path, [TABLE], tail_bytes=1 << 16, segment_blocks=4)
 
 
 def trained(store, random):
     rows = np.unique((TABLE.rows * random.random(150) ** 2).astype(np.int64))
-    store.append(rows, random.random((len(rows), TABLE.dim), np.float32),
-                 random.random(len(rows), np.float32))
+    rows_of(store).append(rows, random.random((len(rows), TABLE.dim), np.float32),
+                          random.random(len(rows), np.float32))
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -183,7 +188,7 @@ def test_a_failed_operation_is_final_and_the_last_commit_stands(tmp_path, record
             store.commit() if operation == SYNC else None
             kept = everything(store) if operation == SYNC else kept
     recorder.failing = None
-    for call in (lambda: trained(store, random), store.commit, lambda: store.begin([1])):
+    for call in (lambda: trained(store, random), store.commit, lambda: rows_of(store).begin([1])):
         with pytest.raises(Error, match=r"seg-\d+\.log"):
             call()
     store.close()

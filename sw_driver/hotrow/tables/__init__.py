@@ -1,5 +1,6 @@
 """Tables of rows on disk: a base, a log that is only appended, and commits. No PyTorch."""
 
-from .store import Store, Table
+from .store import Store
+from .table import Table
 
 __all__ = ["Store", "Table"]

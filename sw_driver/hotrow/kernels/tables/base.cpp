@@ -33,6 +33,8 @@ void Base::draw(uint64_t row, uint8_t *to) const {
         const float unit = static_cast<float>(word >> 40) * 0x1p-23f - 1.0f;
         store(to + size * column, unit * bound, element);
     }
+    for (int64_t column = dim; column < dim + columns; ++column)
+        store(to + size * column, initial_state, element);
 }
 
 }  // namespace tables

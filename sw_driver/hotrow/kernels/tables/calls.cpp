@@ -37,18 +37,24 @@ int64_t tables_open(char *message, const char *folder, const uint8_t *id, uint32
     });
 }
 
-int64_t tables_add(char *message, Store *store, uint64_t rows, uint32_t width, uint32_t side,
-                   int32_t bits, uint64_t seed, float bound, float state, int64_t dim,
-                   int32_t element) {
+int64_t tables_add(char *message, Store *store, uint64_t rows, uint32_t width, uint32_t wide,
+                   uint32_t side, int32_t bits, uint64_t seed, float bound, float state,
+                   int64_t dim, int64_t columns, int32_t element) {
     return guarded(message, [&] {
         Table table;
         table.rows = rows;
-        table.layout = {width, side, RowLayout::fitting(width + side, store->block_bytes)};
+        table.layout = {width, wide, side, RowLayout::fitting(width + side, store->block_bytes)};
         table.base.seed = seed, table.base.bound = bound, table.base.initial_state = state;
-        table.base.dim = dim, table.base.element = element;
+        table.base.dim = dim, table.base.columns = columns, table.base.element = element;
         table.index = std::make_unique<Index>(rows, bits);
         store->add(std::move(table));
     });
+}
+
+int64_t tables_view(char *message, Store *store, const uint16_t *table, const int64_t *first,
+                    uint64_t count, uint64_t *out) {
+    return guarded(message,
+                   [&] { *out = store->add(View{{table, table + count}, {first, first + count}}); });
 }
 
 int64_t tables_load(char *message, Store *store, uint64_t number, uint64_t nonce,
@@ -60,27 +66,23 @@ int64_t tables_start(char *message, Store *store) {
     return guarded(message, [&] { store->start(); });
 }
 
-int64_t tables_begin(char *message, Store *store, const uint16_t *table, const uint32_t *row,
+int64_t tables_begin(char *message, Store *store, uint64_t view, const int64_t *flat,
                      uint64_t count, Ticket **out) {
-    return guarded(message, [&] { *out = store->begin(table, row, count); });
+    return guarded(message, [&] { *out = store->begin(view, flat, count); });
 }
 
 int64_t tables_finish(char *message, Store *store, Ticket *ticket, uint8_t *out, int64_t stride,
-                      uint8_t *side, int64_t side_stride, const int64_t *at) {
-    return guarded(message,
-                   [&] { store->finish(ticket, out, stride, side, side_stride, at); });
+                      uint8_t *side) {
+    return guarded(message, [&] { store->finish(ticket, out, stride, side); });
 }
 
 int64_t tables_cancel(char *message, Store *store, Ticket *ticket) {
     return guarded(message, [&] { store->cancel(ticket); });
 }
 
-int64_t tables_append(char *message, Store *store, const uint16_t *table, const uint32_t *row,
-                      uint64_t count, const uint8_t *from, int64_t stride, const uint8_t *side,
-                      int64_t side_stride, const int64_t *at) {
-    return guarded(message, [&] {
-        store->append(table, row, count, from, stride, side, side_stride, at);
-    });
+int64_t tables_append(char *message, Store *store, uint64_t view, const int64_t *flat,
+                      uint64_t count, const uint8_t *from, int64_t stride, const uint8_t *side) {
+    return guarded(message, [&] { store->append(view, flat, count, from, stride, side); });
 }
 
 // Four numbers of each segment of a commit; `room` holds those of all segments.

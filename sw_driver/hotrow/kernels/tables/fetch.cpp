@@ -13,38 +13,99 @@ void Store::start() {
     reads_ = std::make_unique<Reads>(block_bytes, ring);
 }
 
-Ticket *Store::begin(const uint16_t *table, const uint32_t *row, uint64_t count) {
+uint64_t Store::add(View view) {
+    std::lock_guard<std::mutex> hold(lock);
+    views_.push_back(std::move(view));
+    return views_.size() - 1;
+}
+
+void Store::place(uint64_t view, const int64_t *flat, uint64_t count, uint16_t *table,
+                  uint32_t *row) {
+    const View &of = this->view(view);
+    size_t near = 0;
+    for (uint64_t at = 0; at < count; ++at) {
+        if (flat[at] < of.first[near] ||
+            flat[at] - of.first[near] >= static_cast<int64_t>(tables[of.table[near]].rows)) {
+            const auto after = std::upper_bound(of.first.begin(), of.first.end(), flat[at]);
+            near = after == of.first.begin() ? 0 : after - of.first.begin() - 1;
+            if (flat[at] < of.first[near] ||
+                flat[at] - of.first[near] >= static_cast<int64_t>(tables[of.table[near]].rows))
+                throw Failure{"expected rows of a table, of which the last ends at " +
+                              std::to_string(of.first.back() + static_cast<int64_t>(
+                                  tables[of.table.back()].rows)) + ", got " +
+                              std::to_string(flat[at]) + " at position " + std::to_string(at)};
+        }
+        table[at] = of.table[near], row[at] = static_cast<uint32_t>(flat[at] - of.first[near]);
+    }
+}
+
+Ticket *Store::begin(uint64_t view, const int64_t *flat, uint64_t count) {
+    std::vector<uint16_t> table(count);
+    std::vector<uint32_t> row(count);
+    place(view, flat, count, table.data(), row.data());
+    return begin(std::move(table), std::move(row));
+}
+
+Ticket *Store::begin(std::vector<uint16_t> table, std::vector<uint32_t> row) {
     auto made = std::make_unique<Ticket>();
     Ticket &ticket = *made;
+    const uint64_t count = row.size();
     ticket.store = this, ticket.count = count;
-    ticket.table.assign(table, table + count);
-    ticket.row.assign(row, row + count);
+    ticket.table = std::move(table), ticket.row = std::move(row);
     ticket.entry.resize(count);
     ticket.have.assign(count, 0);
-    if (count) ticket.layout = tables[table[0]].layout;
-    const RowLayout &layout = ticket.layout;
-    ticket.data = pages(count * layout.record());
+    if (count) {
+        const RowLayout &layout = tables[ticket.table[0]].layout;
+        ticket.stride = layout.wide + layout.side;  // those of all its tables
+    }
+    ticket.data = pages(count * ticket.stride);
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        check();
+        ticket.number = ++tickets_;
+        reading_.insert(ticket.number);  // segments that it finds keep their files and numbers
+    }
+    try {
+        for (uint64_t first = 0; first < count; first += GROUP)
+            look_up(ticket, first, std::min(count, first + GROUP));
+        const std::vector<Request *> wanted = plan(ticket);
+        ticket.pending = wanted.size();
+        requests += wanted.size(), fetched += count;
+        if (!wanted.empty()) reads_->submit(wanted);
+    } catch (...) {
+        std::lock_guard<std::mutex> hold(lock);
+        reading_.erase(ticket.number);
+        throw;
+    }
+    return made.release();
+}
+
+// Copy rows that lie in closed blocks in memory, which do not change, and list those to read.
+void Store::look_up(Ticket &ticket, uint64_t first, uint64_t end) {
     std::lock_guard<std::mutex> hold(lock);
-    check();
-    for (uint64_t at = 0; at < count; ++at) {
-        const uint32_t entry = ticket.entry[at] = tables[table[at]].index->get(row[at]);
+    for (uint64_t at = first; at < end; ++at)
+        tables[ticket.table[at]].index->prefetch(ticket.row[at]);
+    for (uint64_t at = first; at < end; ++at) {
+        const uint32_t entry = tables[ticket.table[at]].index->get(ticket.row[at]);
+        ticket.entry[at] = entry;
         if (!entry) continue;
         const uint64_t order = order_of(entry);
         if (!in_memory(order)) {
             ticket.order.push_back(static_cast<uint32_t>(at));
-        } else if (meta_[order % places_].state != OPEN) {  // a closed block does not change
+        } else if (meta_[order % places_].state != OPEN) {
             const uint8_t *block = buffer(order);
-            const uint32_t place = find_row(block, row[at]);
-            uint8_t *to = ticket.data.get() + at * layout.record();
-            std::memcpy(to, block + layout.row(place), layout.width);
-            std::memcpy(to + layout.width, block + layout.state(place), layout.side);
-            ticket.have[at] = 1;
+            ticket.keep(at, block, find_row(block, ticket.row[at]));
             ++tail_hits;
         }
     }
+}
+
+// One request for each block that has rows of a ticket.
+std::vector<Request *> Store::plan(Ticket &ticket) {
     std::sort(ticket.order.begin(), ticket.order.end(),
               [&](uint32_t a, uint32_t b) { return ticket.entry[a] < ticket.entry[b]; });
     std::vector<Request *> wanted;
+    std::lock_guard<std::mutex> hold(lock);
     for (uint32_t first = 0; first < ticket.order.size();) {
         const uint32_t entry = ticket.entry[ticket.order[first]];
         uint32_t end = first;
@@ -61,16 +122,19 @@ Ticket *Store::begin(const uint16_t *table, const uint32_t *row, uint64_t count)
         wanted.push_back(&part);
         first = end;
     }
-    ticket.number = ++tickets_;
-    reading_.insert(ticket.number);
-    ticket.pending = wanted.size();
-    requests += wanted.size(), fetched += count;
-    if (!wanted.empty()) reads_->submit(wanted);
-    return made.release();
+    return wanted;
+}
+
+// Keep a row of a block for `finish`.
+void Ticket::keep(uint64_t at, const uint8_t *block, uint32_t place) {
+    const RowLayout &layout = store->tables[table[at]].layout;
+    uint8_t *to = data.get() + at * stride;
+    std::memcpy(to, block + layout.row(place), layout.width);
+    std::memcpy(to + layout.width, block + layout.state(place), layout.side);
+    have[at] = 1;
 }
 
 void Ticket::Part::complete(const uint8_t *block, size_t got, const char *wrong) noexcept {
-    const RowLayout &layout = ticket->layout;
     if (!wrong && got < bytes) wrong = "ends before its last block";
     if (!wrong) wrong = block_fault(block, bytes, identity, this->block);
     for (uint32_t k = first; !wrong && k < first + count; ++k) {
@@ -79,10 +143,7 @@ void Ticket::Part::complete(const uint8_t *block, size_t got, const char *wrong)
             wrong = "lacks a row of the index";
             break;
         }
-        uint8_t *to = ticket->data.get() + uint64_t{at} * layout.record();
-        std::memcpy(to, block + layout.row(place), layout.width);
-        std::memcpy(to + layout.width, block + layout.state(place), layout.side);
-        ticket->have[at] = 1;
+        ticket->keep(at, block, place);
     }
     std::lock_guard<std::mutex> hold(ticket->lock);
     if (wrong && ticket->wrong.empty()) try {
@@ -103,56 +164,72 @@ void Store::cancel(Ticket *ticket) {
     delete ticket;
 }
 
+void Store::finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side) {
+    finish(ticket, out, stride, side, nullptr);
+}
+
+// Rows go to places `at` of the output.
 void Store::finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side,
-                   int64_t side_stride, const int64_t *at) {
+                   const int64_t *at) {
     const auto end = [this](Ticket *which) { cancel(which); };
     std::unique_ptr<Ticket, decltype(end)> owned(ticket, end);
     {
         std::unique_lock<std::mutex> hold(ticket->lock);
         ticket->done.wait(hold, [&] { return !ticket->pending; });
     }
-    const RowLayout &layout = ticket->layout;
     std::vector<uint16_t> table;
     std::vector<uint32_t> row;
     std::vector<int64_t> places;
-    for (uint64_t k = 0; k < ticket->count; ++k) {
-        const int64_t place = at ? at[k] : static_cast<int64_t>(k);
-        uint8_t *to = out + place * stride, *state = side ? side + place * side_stride : nullptr;
-        const uint8_t *from = ticket->data.get() + k * layout.record();
+    enum Source : uint8_t { DONE, READ, BASE };
+    const auto place_of = [&](uint64_t k) { return at ? at[k] : static_cast<int64_t>(k); };
+    const auto state_of = [&](uint64_t k) { return side ? side + 4 * place_of(k) : nullptr; };
+    for (uint64_t first = 0; first < ticket->count; first += GROUP) {
+        const uint64_t last = std::min(ticket->count, first + GROUP);
+        Source from[GROUP];
         {
             std::lock_guard<std::mutex> hold(lock);
-            const uint32_t entry = tables[ticket->table[k]].index->get(ticket->row[k]);
-            const uint64_t order = entry ? order_of(entry) : 0;
-            if (entry && (entry != ticket->entry[k] || !ticket->have[k])) {
-                if (in_memory(order)) {
+            for (uint64_t k = first; k < last; ++k)
+                tables[ticket->table[k]].index->prefetch(ticket->row[k]);
+            for (uint64_t k = first; k < last; ++k) {
+                const uint32_t entry = tables[ticket->table[k]].index->get(ticket->row[k]);
+                const uint64_t order = entry ? order_of(entry) : 0;
+                from[k - first] = DONE;
+                if (!entry) {
+                    from[k - first] = BASE;
+                } else if (entry == ticket->entry[k] && ticket->have[k]) {
+                    from[k - first] = READ;  // what was read is still the newest
+                } else if (in_memory(order)) {
+                    const RowLayout &layout = tables[ticket->table[k]].layout;
                     const uint8_t *block = buffer(order);
                     const uint32_t found = find_row(block, ticket->row[k]);
-                    std::memcpy(to, block + layout.row(found), layout.width);
-                    if (state) std::memcpy(state, block + layout.state(found), layout.side);
+                    layout.give(block + layout.row(found), block + layout.state(found),
+                                out + place_of(k) * stride, state_of(k));
                     ++tail_hits;
                 } else {
                     if (entry == ticket->entry[k] && !ticket->wrong.empty())
                         throw Failure{ticket->wrong};
                     table.push_back(ticket->table[k]);
                     row.push_back(ticket->row[k]);
-                    places.push_back(place);
+                    places.push_back(place_of(k));
                 }
-                continue;
             }
-            from = entry ? from : nullptr;
         }
-        const Base &base = tables[ticket->table[k]].base;
-        if (from) {
-            std::memcpy(to, from, layout.width);
-            if (state) std::memcpy(state, from + layout.width, layout.side);
-        } else {
-            base.draw(ticket->row[k], to);
-            if (state) std::memcpy(state, &base.initial_state, layout.side);
+        for (uint64_t k = first; k < last; ++k) {
+            const RowLayout &layout = tables[ticket->table[k]].layout;
+            uint8_t *to = out + place_of(k) * stride, *state = state_of(k);
+            if (from[k - first] == READ) {
+                const uint8_t *data = ticket->data.get() + k * ticket->stride;
+                layout.give(data, data + layout.width, to, state);
+            } else if (from[k - first] == BASE) {
+                const Base &base = tables[ticket->table[k]].base;
+                base.draw(ticket->row[k], to);
+                std::memset(to + layout.width, 0, layout.wide - layout.width);
+                if (state) std::memcpy(state, &base.initial_state, layout.side);
+            }
         }
     }
     if (!row.empty())
-        finish(begin(table.data(), row.data(), row.size()), out, stride, side, side_stride,
-               places.data());
+        finish(begin(std::move(table), std::move(row)), out, stride, side, places.data());
 }
 
 void Store::load(uint64_t number, uint64_t own, uint32_t until, uint64_t live) {

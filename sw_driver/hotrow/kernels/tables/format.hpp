@@ -45,10 +45,17 @@ static_assert(sizeof(BlockHeader) == BLOCK_HEADER);
 // How rows of one table lie in a block.
 struct RowLayout {
     uint32_t width;     // bytes of a row, state per element included
+    uint32_t wide;      // bytes of a row in memory, zeros at the end
     uint32_t side;      // bytes of state apart: 0 or 4
     uint32_t per_block;
 
     uint32_t record() const { return width + side; }
+    // Copy a row, and its state unless `state` is null, to where the caller wants it.
+    void give(const uint8_t *row, const uint8_t *own, uint8_t *to, uint8_t *state) const {
+        std::memcpy(to, row, width);
+        std::memset(to + width, 0, wide - width);
+        if (state) std::memcpy(state, own, side);
+    }
     static uint32_t fitting(uint32_t record, uint32_t block_bytes) {
         return std::min<uint32_t>((block_bytes - BLOCK_HEADER) / (record + 4), 65535);
     }

@@ -175,19 +175,20 @@ void Store::put(uint16_t table, uint32_t row, uint8_t kind, uint64_t own, const 
     if (header.count == layout.per_block) close_block(at);
 }
 
-void Store::append(const uint16_t *table, const uint32_t *row, uint64_t count, const uint8_t *from,
-                   int64_t stride, const uint8_t *side, int64_t side_stride, const int64_t *at) {
-    const uint32_t group = 64;
-    for (uint64_t first = 0; first < count; first += group) {
+void Store::append(uint64_t view, const int64_t *flat, uint64_t count, const uint8_t *from,
+                   int64_t stride, const uint8_t *side) {
+    std::vector<uint16_t> table(count);
+    std::vector<uint32_t> row(count);
+    place(view, flat, count, table.data(), row.data());
+    for (uint64_t first = 0; first < count; first += GROUP) {
         std::lock_guard<std::mutex> hold(lock);
         check();
         try {
-            const uint64_t end = std::min<uint64_t>(count, first + group);
+            const uint64_t end = std::min(count, first + GROUP);
             for (uint64_t k = first; k < end; ++k) tables[table[k]].index->prefetch(row[k]);
             for (uint64_t k = first; k < end; ++k) {
-                const int64_t place = at ? at[k] : static_cast<int64_t>(k);
-                put(table[k], row[k], TRAINED, epoch, from + place * stride,
-                    side ? side + place * side_stride : nullptr);
+                put(table[k], row[k], TRAINED, epoch, from + static_cast<int64_t>(k) * stride,
+                    side ? side + 4 * k : nullptr);
                 trained += tables[table[k]].layout.record();
             }
             flush(false);

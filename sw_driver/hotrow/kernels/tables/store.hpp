@@ -19,6 +19,12 @@ struct Table {
     uint64_t logged = 0;
 };
 
+// Tables whose rows take the same bytes in memory, by flat rows: row r of the t-th one is first[t] + r, ascending.
+struct View {
+    std::vector<uint16_t> table;
+    std::vector<int64_t> first;
+};
+
 struct Segment {
     File file;
     uint64_t number, nonce, first = 0;  // place of block 0 in the order of this opening; 0: before
@@ -55,7 +61,7 @@ struct Ticket {
     };
     Store *store;
     uint64_t number, count;
-    RowLayout layout;
+    uint64_t stride = 0;  // bytes from row to row of `data`
     std::vector<uint16_t> table;
     std::vector<uint32_t> row, entry, order;
     std::vector<uint8_t> have;
@@ -65,6 +71,8 @@ struct Ticket {
     std::condition_variable done;
     size_t pending = 0;
     std::string wrong;
+
+    void keep(uint64_t at, const uint8_t *block, uint32_t place);
 };
 
 class Store {
@@ -78,12 +86,14 @@ class Store {
     void load(uint64_t number, uint64_t nonce, uint32_t blocks, uint64_t live);
     // Begin to serve, once all segments of the last commit are loaded.
     void start();
-    Ticket *begin(const uint16_t *table, const uint32_t *row, uint64_t count);
-    void finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side, int64_t side_stride,
-                const int64_t *at);
+    uint64_t add(View view);
+    // Any thread may begin, finish, cancel and append, in any order.
+    Ticket *begin(uint64_t view, const int64_t *flat, uint64_t count);
+    // Write a ticket's rows, as they are now, `stride` bytes apart.
+    void finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side);
     void cancel(Ticket *ticket);
-    void append(const uint16_t *table, const uint32_t *row, uint64_t count, const uint8_t *from,
-                int64_t stride, const uint8_t *side, int64_t side_stride, const int64_t *at);
+    void append(uint64_t view, const int64_t *flat, uint64_t count, const uint8_t *from,
+                int64_t stride, const uint8_t *side);
     // Close the epoch, write and force all blocks: number, nonce, blocks, live of each segment.
     std::vector<uint64_t> cut();
     void named(const std::set<uint64_t> &numbers);
@@ -104,6 +114,18 @@ class Store {
     double live_blocks() const;
 
   private:
+    static constexpr uint64_t GROUP = 64;  // rows for which the lock is taken once
+
+    const View &view(uint64_t number) {
+        std::lock_guard<std::mutex> hold(lock);
+        return views_[number];
+    }
+    void place(uint64_t view, const int64_t *flat, uint64_t count, uint16_t *table,
+               uint32_t *row);
+    Ticket *begin(std::vector<uint16_t> table, std::vector<uint32_t> row);
+    void look_up(Ticket &ticket, uint64_t first, uint64_t end);
+    std::vector<Request *> plan(Ticket &ticket);
+    void finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side, const int64_t *at);
     std::string path_of(uint64_t number) const;
     uint8_t *buffer(uint64_t order) { return tail_.get() + order % places_ * block_bytes; }
     Segment *segment_of(uint32_t entry) const { return slots_[(entry - 1) / bound]; }
@@ -123,6 +145,7 @@ class Store {
     void release();
     void check() const { if (!failed_.empty()) throw Failure{failed_}; }
 
+    std::deque<View> views_;
     std::vector<Segment *> slots_;
     std::vector<Buffer> meta_;
     std::vector<Place> open_;

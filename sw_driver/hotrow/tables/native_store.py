@@ -1,0 +1,76 @@
+"""The compiled part of a store: its calls, and their errors."""
+
+import ctypes
+import os
+from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..contract.errors import Error
+from ..kernels import native
+
+_ARGUMENTS: dict[str, list[Any]] = {
+    "open": [c_char_p, c_char_p, c_uint32, c_uint32, c_uint64, c_uint64, c_uint64, c_uint64,
+             c_int32, c_int32, POINTER(c_void_p)],
+    "add": [c_void_p, c_uint64, c_uint32, c_uint32, c_uint32, c_int32, c_uint64, c_float, c_float,
+            c_int64, c_int64, c_int32],
+    "view": [c_void_p, c_void_p, c_void_p, c_uint64, POINTER(c_uint64)],
+    "load": [c_void_p, c_uint64, c_uint64, c_uint32, c_uint64],
+    "start": [c_void_p],
+    "begin": [c_void_p, c_uint64, c_void_p, c_uint64, POINTER(c_void_p)],
+    "finish": [c_void_p, c_void_p, c_void_p, c_int64, c_void_p],
+    "append": [c_void_p, c_uint64, c_void_p, c_uint64, c_void_p, c_int64, c_void_p],
+    "cut": [c_void_p, c_void_p, c_uint64, POINTER(c_uint64)],
+    "named": [c_void_p, c_void_p, c_uint64],
+    "clean": [c_void_p],
+    "cancel": [c_void_p, c_void_p],
+    "figures": [c_void_p, c_void_p],
+}
+_FIGURES = ("requests", "rows_fetched", "tail_hits", "bytes_written", "bytes_trained",
+            "rows_moved", "index_bytes", "log_blocks", "segments")
+
+
+class NativeStore:
+    """An open store of the compiled library, of one process."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.handle = folder, c_void_p()
+        self.owner, self.failure = os.getpid(), ""
+        self._library = native.native_library()
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the library.
+
+        Raises
+        ------
+        Error
+            It failed, the store is closed, or it belongs to the parent of this process.
+        """
+        if os.getpid() != self.owner:
+            raise Error(f"the tables in {self.folder} belong to process {self.owner}: open them "
+                        f"after the fork")
+        if not self.handle and name != "open":
+            raise Error(f"the tables in {self.folder} are closed: open them")
+        if self.failure and name in ("append", "cut"):
+            raise Error(self.failure)
+        function = getattr(self._library, f"tables_{name}")
+        function.argtypes, function.restype = [c_char_p, *_ARGUMENTS[name]], c_int64
+        message = ctypes.create_string_buffer(1024)
+        first = () if name == "open" else (self.handle,)
+        if function(message, *first, *arguments) < 0:
+            raise Error(message.value.decode(errors="replace"))
+
+    def figures(self) -> dict[str, int]:
+        """Counts since the opening, and the sizes of index and log."""
+        found = np.zeros(len(_FIGURES), np.uint64)
+        self.call("figures", found.ctypes.data)
+        return dict(zip(_FIGURES, found.tolist(), strict=True))
+
+    def close(self) -> None:
+        """End the threads and free the memory; no ticket may be open."""
+        if self.handle and os.getpid() == self.owner:
+            self._library.tables_close.argtypes = [c_void_p]
+            self._library.tables_close(self.handle)
+            self.handle = c_void_p()

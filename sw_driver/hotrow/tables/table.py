@@ -1,0 +1,134 @@
+"""What a table of a store is, and how its rows lie in blocks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..contract.errors import Error
+
+ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+_HEADER = 64  # bytes of a block before its row numbers
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose rows start as `hotrow.ids.initial_rows([row], dim, seed, bound)`.
+
+    Parameters
+    ----------
+    name : str
+    rows, dim : int
+    seed : int
+    bound : float
+    dtype : str
+        "float32", "float16" or "bfloat16", to which initial values are rounded to nearest even.
+    state : str, optional
+        "row" for one fp32 number per row, which lies apart; "element" for numbers that follow the
+        elements of a float32 row.
+    columns : int, optional
+        Numbers of state of a row with "element"; by default one per element.
+    width : int, optional
+        Elements of a row in memory, zeros after those of the table; by default none of these.
+    initial_state : float
+        Each number of state of a row that was never trained.
+    optimizer : str
+        Name of the rule whose state the rows have.
+
+    Raises
+    ------
+    Error
+        No table has these sizes.
+    """
+
+    name: str
+    rows: int
+    dim: int
+    seed: int = 0
+    bound: float = 0.0
+    dtype: str = "float32"
+    state: str | None = None
+    columns: int | None = None
+    width: int | None = None
+    initial_state: float = 0.0
+    optimizer: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rows < 1 << 32 or self.dim < 1 or self.dtype not in ELEMENT_BYTES:
+            raise self._error(f"expected 1 to 2^32 - 1 rows of at least one element of "
+                              f"{', '.join(ELEMENT_BYTES)}, got {self.rows} rows of {self.dim} "
+                              f"elements of {self.dtype!r}")
+        if self.state not in (None, "row", "element") or (
+                self.state == "element") > (self.dtype == "float32"):
+            raise self._error(f"expected state None, 'row', or 'element' of float32 rows, got "
+                              f"{self.state!r} of {self.dtype} rows")
+        if self.columns is not None and (self.state != "element" or self.columns < 1):
+            raise self._error(f"expected columns of 1 or more with state 'element', and none "
+                              f"without it, got {self.columns} with state {self.state!r}")
+        if self.width is not None and self.width < self.elements:
+            raise self._error(f"expected a width of {self.elements} or more, got {self.width}")
+
+    def _error(self, what: str) -> Error:
+        return Error(f"table {self.name!r}: {what}")
+
+    @property
+    def state_columns(self) -> int:
+        """Numbers of state that follow a row's elements."""
+        if self.state != "element":
+            return 0
+        return self.dim if self.columns is None else self.columns
+
+    @property
+    def elements(self) -> int:
+        """Elements of a row, with the state that follows them."""
+        return self.dim + self.state_columns
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row in a block, without state apart."""
+        return self.elements * ELEMENT_BYTES[self.dtype]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a row in memory, without state apart."""
+        return (self.width or self.elements) * ELEMENT_BYTES[self.dtype]
+
+    @property
+    def side_bytes(self) -> int:
+        """Bytes of state apart."""
+        return 4 * (self.state == "row")
+
+    @property
+    def record(self) -> int:
+        """Bytes of a row with all its state, in a block."""
+        return self.row_bytes + self.side_bytes
+
+    def kept(self) -> dict[str, Any]:
+        """What a manifest says of the table."""
+        return {"name": self.name, "rows": self.rows, "dim": self.dim, "seed": self.seed,
+                "bound": self.bound, "dtype": self.dtype, "state": self.state,
+                "columns": self.state_columns, "initial_state": self.initial_state,
+                "optimizer": self.optimizer}
+
+
+def fitting(record: int, block: int) -> int:
+    """Rows of so many bytes in a block."""
+    return min((block - _HEADER) // (record + 4), 65535)
+
+
+def block_bytes(tables: Sequence[Table]) -> int:
+    """Bytes of a block: the fewest of which rows take four fifths, or 64-byte rows do not."""
+    def share(block: int) -> float:
+        return min(fitting(table.record, block) * table.record / block for table in tables)
+
+    least = 4096 * -(-(max(table.record for table in tables) + _HEADER + 4) // 4096)
+    choices = [size for size in (4096, 8192, 16384) if size > least] or [least]
+    choices = [least, *choices]
+    short = all(table.record < 64 for table in tables)
+    return next((size for size in choices if short or share(size) >= .8),
+                max(choices, key=share))
+
+
+def segment_blocks(tables: Sequence[Table], block: int) -> int:
+    """Blocks of a segment: 64 MiB or a 128th of all rows, and no more than a small table needs."""
+    needed = sum(-(-table.rows // fitting(table.record, block)) for table in tables)
+    return min(max((64 << 20) // block, needed // 128), max(16, needed * 9 // 64))
