@@ -154,7 +154,7 @@ def test_a_ticket_is_for_one_finish_and_ends_with_the_store(tmp_path):
     rows.finish(ticket, out)
     for call in (lambda: rows.finish(ticket, out), lambda: rows.cancel(ticket),
                  lambda: rows.finish((12345, 2), out), lambda: rows_of(store).cancel(other)):
-        other = rows.begin([1])
+        other = rows.begin([1])  # in the memory of the ticket that has ended
         with pytest.raises(Error, match=r"call begin\(\) for each"):
             call()
     rows.cancel(rows.begin([1]))

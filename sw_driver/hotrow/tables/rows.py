@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from ctypes import byref, c_uint64, c_void_p
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..contract.errors import Error
 from .native_store import NativeStore
 from .table import Table
 
-Ticket = tuple[int, int]  # address, rows
+Ticket = tuple[int, int]  # number, rows
 
 
 class Rows:
@@ -38,7 +38,7 @@ class Rows:
 
     def __init__(self, store: NativeStore, tables: Sequence[Table], numbers: Sequence[int],
                  first: Sequence[int]):
-        self._store, self._tickets = store, set[int]()
+        self._store, self._tickets, self._count = store, dict[int, int](), count()
         kinds = {(table.memory_bytes, table.dtype, table.state) for table in tables}
         if len(kinds) != 1 or len(first) != len(tables):
             raise Error(f"expected tables of one width, dtype and state, and a first row of each, "
@@ -61,8 +61,9 @@ class Rows:
         """Begin to read rows, integers [n] in any order: a ticket for one `finish` or `cancel`."""
         listed, ticket = self._flat(flat), c_void_p()
         self._store.call("begin", self._view, listed.ctypes.data, len(listed), byref(ticket))
-        self._tickets.add(ticket.value or 0)
-        return ticket.value or 0, len(listed)
+        number = next(self._count)
+        self._tickets[number] = ticket.value or 0
+        return number, len(listed)
 
     def finish(self, ticket: Ticket, out: NDArray[Any],
                side: NDArray[np.float32] | None = None) -> None:
@@ -83,14 +84,12 @@ class Rows:
             The arrays do not fit (the ticket stays), or the disk did not give a row.
         """
         self._check(out, ticket[1], side, True)
-        self._take(ticket)
-        self._store.call("finish", ticket[0], out.ctypes.data, out.strides[0],
+        self._store.call("finish", self._take(ticket), out.ctypes.data, out.strides[0],
                          side.ctypes.data if side is not None else None)
 
     def cancel(self, ticket: Ticket) -> None:
         """Give a ticket back in place of `finish`."""
-        self._take(ticket)
-        self._store.call("cancel", ticket[0])
+        self._store.call("cancel", self._take(ticket))
 
     def append(self, flat: ArrayLike, source: NDArray[Any],
                side: NDArray[np.float32] | None = None) -> None:
@@ -113,12 +112,12 @@ class Rows:
 
     def end(self) -> None:
         """Cancel every ticket."""
-        for ticket in self._tickets.copy():
-            self.cancel((ticket, 0))
+        for number in list(self._tickets):
+            self.cancel((number, 0))
 
-    def _take(self, ticket: Ticket) -> None:
+    def _take(self, ticket: Ticket) -> int:
         try:
-            self._tickets.remove(ticket[0])
+            return self._tickets.pop(ticket[0])
         except KeyError:
             raise Error(f"this ticket has ended, or is none of these rows in {self._store.folder}: "
                         f"call begin() for each finish() or cancel()") from None
@@ -129,19 +128,19 @@ class Rows:
             raise Error(f"expected rows as integers [n], got {found.dtype} {list(found.shape)}")
         return np.ascontiguousarray(found, np.int64)
 
-    def _check(self, array: NDArray[Any], count: int, side: NDArray[np.float32] | None,
+    def _check(self, array: NDArray[Any], rows: int, side: NDArray[np.float32] | None,
                written: bool) -> None:
         fits = (array.ndim == 2 and not array.dtype.hasobject
                 and array.shape[1] * array.itemsize == self._bytes
                 and (array.shape[1] < 2 or array.strides[1] == array.itemsize)
-                and len(array) >= count and (count < 2 or array.strides[0] >= self._bytes)
+                and len(array) >= rows and (rows < 2 or array.strides[0] >= self._bytes)
                 and (array.flags.writeable or not written))
         if side is not None:
-            fits &= (side.dtype == np.float32 and side.ndim == 1 and len(side) >= count
-                     and (count < 2 or side.strides == (4,))
+            fits &= (side.dtype == np.float32 and side.ndim == 1 and len(side) >= rows
+                     and (rows < 2 or side.strides == (4,))
                      and (side.flags.writeable or not written))
         if not fits or (side is not None) != (self._state == "row"):
-            raise Error(f"expected {count} rows of {self._bytes} contiguous bytes, and float32 "
+            raise Error(f"expected {rows} rows of {self._bytes} contiguous bytes, and float32 "
                         f"state exactly where it lies apart, got {array.dtype} "
                         f"{list(array.shape)} and "
                         f"{'none' if side is None else f'{side.dtype} {list(side.shape)}'}")
