@@ -169,8 +169,10 @@ class PacketRouter(wiring.Component):
         packets = self.packets
         begun, kept, completion = Signal(), Signal(), Signal()
         header = common_header(packets.p.data[:32])
+        # A locked one, too: no completion is answered.
+        is_completion = header.type[1:] == Type.COMPLETION >> 1
         m.d.comb += [
-            completion.eq(Mux(begun, kept, header.type == Type.COMPLETION)),
+            completion.eq(Mux(begun, kept, is_completion)),
             self.completions.valid.eq(packets.valid & completion),
             self.completions.p.eq(packets.p),
             self.requests.valid.eq(packets.valid & ~completion),

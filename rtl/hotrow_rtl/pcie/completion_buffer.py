@@ -15,6 +15,7 @@ from .layouts import (
     Cause,
     CompletionStatus,
     Fmt,
+    Type,
     completion_header,
 )
 from .read_issuer import LOWER_BITS, issued_read
@@ -23,8 +24,9 @@ from .read_issuer import LOWER_BITS, issued_read
 class CompletionBuffer(wiring.Component):
     """Check each completion against its request, and store its words in the place of its tag.
 
-    A completion is dropped unless its tag is in flight and its byte count, lower address and length
-    are those of the request's next part. A status other than success ends the request.
+    A completion is dropped if it is locked, or its tag is not in flight, or its byte count, lower
+    address or length are not those of the request's next part, or its payload has another length
+    than its header says. A status other than success ends the request.
 
     Parameters
     ----------
@@ -109,7 +111,8 @@ class CompletionBuffer(wiring.Component):
             state.eq(Mux(begun.bit_select(tag, 1),
                          Mux(use_bypass, bypass, rests.read_data), starts.read_data)),
             left.eq(state.len_minus_1 + 1),
-            known.eq(opens & (header.tag < TAGS) & self.in_flight.bit_select(tag, 1)),
+            known.eq(opens & (header.type == Type.COMPLETION) & ~header.fmt[0] & ~header.fmt[2]
+                     & (header.tag < TAGS) & self.in_flight.bit_select(tag, 1)),
             matches.eq(known & success & (header.fmt == Fmt.SHORT_DATA) & whole & (length != 0)
                        & (length <= left) & (header.byte_count == left << log2(bus_bytes))
                        & (header.lower_address == state.lower)),
@@ -138,7 +141,8 @@ class CompletionBuffer(wiring.Component):
             words.write_enable.eq(storing & has_word & (still != 0)),
             words.write_address.eq(stored_tag * self.words + place),
             words.write_data.eq(word),
-            ended.eq(storing & closes & ~opens & has_word & (still == 1)),
+            # A beat without double words may end a packet.
+            ended.eq(storing & closes & ~opens & (still == has_word)),
             rests.write_enable.eq(ended & ~final),
             rests.write_address.eq(stored_tag),
             rests.write_data.eq(rest),

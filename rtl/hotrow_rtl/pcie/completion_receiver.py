@@ -12,8 +12,8 @@ _DWORDS = 3  # of the header
 def completion_beat(width) -> data.StructLayout:
     """A step of a completion: its header, then its words one by one.
 
-    `header` is valid from `opens` to the next `opens`; `closes` comes with the last word, or with
-    `opens` if there is none.
+    `header` is valid from `opens` to the next `opens`; `closes` comes with the packet's last beat,
+    unless that has a part of a word.
     """
     return data.StructLayout({
         "opens": 1, "closes": 1, "header": completion_header, "has_word": 1, "word": width})
@@ -23,8 +23,8 @@ class CompletionReceiver(wiring.Component):
     """Separate the header of each completion, and align its payload with bus words.
 
     A read of whole bus words is split at multiples of 64 bytes only, so the payload of each of its
-    completions consists of whole words. The number of words is that of the header: the hard block
-    does not define the enables of the last beat on 128 bits, and a digest may follow.
+    completions consists of whole words. A word counts if its last double word is enabled; in the
+    same beat a digest may follow.
 
     Parameters
     ----------
@@ -59,7 +59,8 @@ class CompletionReceiver(wiring.Component):
         with m.If(packets.valid):
             m.d.sync += [
                 previous.eq(packets.p.data),
-                out.closes.eq(packets.p.last & (number >= header_beats - 1)),
+                out.closes.eq(packets.p.last & (number >= header_beats - 1)
+                              & (packets.p.keep[ahead - 1] | ~packets.p.keep[0])),
                 out.word.eq(swapped(Cat(previous, packets.p.data)[32 * ahead:][:self.width])),
             ]
             with m.If(packets.p.last):
@@ -72,5 +73,5 @@ class CompletionReceiver(wiring.Component):
                     out.header.eq(Cat(previous, packets.p.data)[-header_beats * self.width:]),
                 ]
             with m.Elif(number == header_beats):
-                m.d.sync += out.has_word.eq(1)
+                m.d.sync += out.has_word.eq(packets.p.keep[ahead - 1])
         return m

@@ -34,8 +34,15 @@ class Type(enum.IntEnum, shape=5):
     """Types of packets, those that occur here."""
 
     MEMORY = 0b00000
+    LOCKED_MEMORY = 0b00001  # a read
     COMPLETION = 0b01010
-    MESSAGE = 0b10000  # and all above: the lower bits are the routing
+    LOCKED_COMPLETION = 0b01011
+    MESSAGE = 0b10000  # and seven more: the lower bits are the routing
+
+
+# Format and type of the requests that are neither an access to memory nor posted: locked reads, IO,
+# configuration, atomic operations, deferrable writes.
+ANSWERED = ("00- 00001", "0-0 00010", "0-0 0010-", "01- 0110-", "01- 01110", "0-- 11011")
 
 
 class CompletionStatus(enum.IntEnum, shape=3):
@@ -69,7 +76,11 @@ completion_header = data.StructLayout({
 
 
 def beat(width) -> data.StructLayout:
-    """A beat of a packet; `keep` has a bit for each double word, set from the lowest up."""
+    """A beat of a packet; `keep` has a bit for each double word, set from the lowest up.
+
+    The last beat of a packet may have none, since LitePCIe's PHY makes two beats of 64 bits of each
+    of the hard block.
+    """
     return data.StructLayout({"data": width, "keep": width // 32, "last": 1})
 
 

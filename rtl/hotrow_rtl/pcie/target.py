@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..config import log2
 from ..memory.axi import DECERR, OKAY, AXI4Lite
 from .layouts import (
+    ANSWERED,
     DWORD,
     CompletionStatus,
     Fmt,
@@ -24,8 +25,9 @@ class Target(wiring.Component):
     """Serve memory requests one at a time, each double word as an access of AXI4-Lite.
 
     A read of more than `LONGEST_READ` double words is answered with Completer Abort; a request that
-    is no access to memory and expects an answer, with Unsupported Request. Messages and poisoned
-    writes are dropped. A double word without byte enables is not accessed.
+    is no access to memory and expects an answer, with Unsupported Request. Messages, poisoned
+    writes and packets of an unknown kind are dropped. A double word without byte enables is not
+    accessed.
 
     Parameters
     ----------
@@ -65,14 +67,15 @@ class Target(wiring.Component):
         given, out, bus = self.requests, self.completions, self.bus
         dwords = [Signal(32, name=f"header_{number}") for number in range(4)]
         header = request_header(Cat(dwords))
-        ended, number, memory = Signal(), Signal(11), Signal()
+        ended, number, memory, locked = Signal(), Signal(11), Signal(), Signal()
         address, strobes, status = Signal(32), Signal(DWORD), Signal(3)
         answers = Array(Signal(32, name=f"answer_{idx}") for idx in range(LONGEST_READ))
         length = Mux(header.length == 0, 1024, header.length)
         first, final = number == 0, number == length - 1
         count = Signal(range(LONGEST_READ + 3))  # double words of the completion
         m.d.comb += [
-            memory.eq(header.type == Type.MEMORY),
+            memory.eq((header.type == Type.MEMORY) & ~header.fmt[2]),
+            locked.eq(header.type == Type.LOCKED_MEMORY),
             address.eq(Mux(header.fmt[0], header.address[1], header.address[0])),
             strobes.eq(Mux(first, header.first_strobes, Mux(final, header.last_strobes, 0b1111))),
             bus.araddr.eq(address + (number << log2(DWORD))),
@@ -87,16 +90,17 @@ class Target(wiring.Component):
         skipped, cut = self._unread(m, header)
         m.d.comb += [
             reply.fmt.eq(Mux(success, Fmt.SHORT_DATA, Fmt.SHORT)),
-            reply.type.eq(Type.COMPLETION),
+            reply.type.eq(Mux(locked, Type.LOCKED_COMPLETION, Type.COMPLETION)),
             reply.tc.eq(header.tc),
             reply.attr.eq(header.attr),
             reply.length.eq(Mux(success, header.length, 0)),
             reply.status.eq(status),
             reply.completer.eq(self.completer),
-            reply.byte_count.eq(Mux(memory, (length << log2(DWORD)) - skipped - cut, DWORD)),
+            reply.byte_count.eq(Mux(memory | locked, (length << log2(DWORD)) - skipped - cut,
+                                    DWORD)),
             reply.requester.eq(header.requester),
             reply.tag.eq(header.tag),
-            reply.lower_address.eq(Mux(memory, address[2:7] << log2(DWORD) | skipped, 0)),
+            reply.lower_address.eq(Mux(memory | locked, address[2:7] << log2(DWORD) | skipped, 0)),
             out.p.data.eq(Mux(count < 3, reply.as_value().word_select(count[:2], 32),
                               swapped(answers[(count - 3)[:log2(LONGEST_READ)]]))),
             out.p.last.eq(count == Mux(success, header.length + 2, 2)),
@@ -133,7 +137,7 @@ class Target(wiring.Component):
                     with m.If(length > LONGEST_READ):
                         m.d.sync += status.eq(CompletionStatus.ABORTED)
                         m.next = "REPLY"
-                with m.Elif(~memory & ~header.type[4]):
+                with m.Elif(Cat(header.type, header.fmt).matches(*ANSWERED)):
                     m.d.sync += status.eq(CompletionStatus.UNSUPPORTED)
                     m.next = "REPLY"
             with m.State("WRITE"):

@@ -213,11 +213,20 @@ class Registers:
 
 
 class Link:
-    """The stream of the PHY: packets to and from a root complex."""
+    """The stream of the PHY: packets to and from a root complex.
+
+    Attributes
+    ----------
+    enables : int
+        Double words that are enabled in every beat to the card.
+    padded : bool
+        Packets to the card end with a multiple of 16 bytes, if need be by a beat without double
+        words.
+    """
 
     def __init__(self, unit, bus_bytes, root, stall, pace=0.0):
         self.unit, self.bus_bytes, self.root, self.stall = unit, bus_bytes, root, stall
-        self.cycle, self.pace, self.enables = 0, pace, 0
+        self.cycle, self.pace, self.enables, self.padded = 0, pace, 0, False
         self._packet, self._beats, self._held, self._free_at = b"", deque(), False, 0.0
 
     def drive(self):
@@ -237,13 +246,14 @@ class Link:
             self._free_at = max(self._free_at, self.cycle - 1) + (
                 len(packet) + FRAMING) / self.pace
         width = 8 * self.bus_bytes
-        for at in range(0, len(packet), self.bus_bytes):
+        size = -(-len(packet) // 16) * 16 if self.padded else len(packet)
+        for at in range(0, size, self.bus_bytes):
             piece = packet[at:at + self.bus_bytes]
             data = 0
             for dword in range(0, len(piece), 4):
                 data |= int.from_bytes(piece[dword:dword + 4], "big") << 8 * dword
             keep = (1 << len(piece) // 4) - 1 | self.enables
-            last = at + self.bus_bytes >= len(packet)
+            last = at + self.bus_bytes >= size
             self._beats.append(data | keep << width | last << width + self.bus_bytes // 4)
 
     def sample(self):

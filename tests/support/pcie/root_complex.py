@@ -3,12 +3,14 @@
 The headers are packed and unpacked by cocotbext-pcie, a model that knows nothing of the bridge.
 """
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 import numpy as np
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 from cocotbext.pcie.core.utils import PcieId
+
+from .damage import DAMAGES, damaged
 
 MEMORY = 1 << 16  # bytes, repeated in the whole address space
 FAULT_BLOCK = 512  # bytes that share a fault
@@ -28,6 +30,16 @@ class HostRequest:
 
     tlp: Tlp
     check: object = None
+
+
+class RawPacket:
+    """A packet that cocotbext-pcie cannot pack."""
+
+    def __init__(self, octets):
+        self.octets = octets
+
+    def pack(self):
+        return self.octets
 
 
 @dataclass
@@ -53,6 +65,10 @@ class RootComplex:
         Cycles more for "late" completions.
     strays : float
         Share of cycles with a completion that belongs to no request.
+    damage : float
+        Share of the completions with data before which a damaged one is sent.
+    damages : tuple of str
+        Of which kinds.
 
     Attributes
     ----------
@@ -65,6 +81,8 @@ class RootComplex:
         In both directions.
     in_flight : int
         Most requests in flight at once.
+    damaged : Counter of str
+        Damaged completions sent, by kind.
     """
 
     rng: np.random.Generator
@@ -77,6 +95,8 @@ class RootComplex:
     faults: dict = field(default_factory=dict)
     lateness: int = 0
     strays: float = 0
+    damage: float = 0
+    damages: tuple = tuple(DAMAGES)
     message_address: int = 0
 
     def __post_init__(self):
@@ -85,13 +105,14 @@ class RootComplex:
         self.asked = {}  # by tag: parts that the card still expects
         self.parts = {}  # by tag: (cycle, parts) still to be sent
         self.requests, self.expected = deque(), deque()
+        self.damaged = Counter()
 
     def receive(self, packet: bytes, cycle: int) -> None:
         """Accept a packet of the card."""
         self.packets += 1
         tlp = Tlp.unpack(packet)
         assert tlp.check() and len(packet) == tlp.get_size(), f"a wrong packet: {tlp!r}"
-        if tlp.fmt_type in (TlpType.CPL, TlpType.CPL_DATA):
+        if tlp.fmt_type in (TlpType.CPL, TlpType.CPL_DATA, TlpType.CPL_LOCKED):
             assert self.expected, f"a completion that nothing asked for: {tlp!r}"
             assert tlp.requester_id == HOST and tlp.completer_id == CARD, repr(tlp)
             self.expected.popleft()(tlp)
@@ -177,11 +198,16 @@ class RootComplex:
             return None
         tag = due[int(self.rng.integers(0, len(due)))] if self.spread else due[0]
         _, parts = self.parts[tag]
-        completion = parts.popleft()
+        self.packets += 1
+        octets = bytes(parts[0].pack())
+        if self.damage and parts[0].data and self.rng.random() < self.damage:
+            kind = self.damages[int(self.rng.integers(0, len(self.damages)))]
+            self.damaged[kind] += 1
+            return damaged(octets, kind, self.rng)
+        parts.popleft()
         if not parts:
             del self.parts[tag]
-        self.packets += 1
-        return bytes(completion.pack())
+        return octets
 
     def _stray(self):
         """A completion of a tag that is free, or with the byte count of no part."""

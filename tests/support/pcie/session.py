@@ -15,7 +15,16 @@ from hotrow_rtl.pcie.target import LONGEST_READ
 from hotrow_sim.golden.pcie.requests import write_requests
 
 from .bench import REGISTER_BITS, BridgeBench
-from .root_complex import FAULT_BLOCK, FAULTS, HOST, MEMORY, HostRequest, RootComplex
+from .damage import UNDEFINED_ENABLES
+from .root_complex import (
+    FAULT_BLOCK,
+    FAULTS,
+    HOST,
+    MEMORY,
+    HostRequest,
+    RawPacket,
+    RootComplex,
+)
 
 BASES = (0, 0xFFFF_0000, 1 << 40)  # of the memory, which repeats everywhere
 READ_SPACE, WRITE_SPACE = MEMORY // 2, MEMORY // 4  # bytes: of all readers, of each writer
@@ -27,16 +36,6 @@ CAUSES = {"unsupported": Cause.UNSUPPORTED, "aborted": Cause.ABORTED, "poisoned"
 FIRST_STROBES, LAST_STROBES = (0xF, 0xE, 0xC, 0x8), (0xF, 0x7, 0x3, 0x1)
 REGISTERS = 1 << REGISTER_BITS - 2
 FREE_REGISTER = 3  # the first one without a meaning in `bench.Registers`
-
-
-class RawPacket:
-    """A packet that cocotbext-pcie cannot pack."""
-
-    def __init__(self, octets):
-        self.octets = octets
-
-    def pack(self):
-        return self.octets
 
 
 class Session:
@@ -61,13 +60,15 @@ class Session:
             latency=int(rng.integers(1, 60)), spread=int(rng.choice([0, 40, 200])),
             splits=float(rng.choice([0, 0.5, 1])), lateness=int(2.2 * timeout),
             faults={int(blocks[idx]): kind for idx, kind in enumerate(kinds)},
-            strays=float(rng.choice([0, 0.02])),
+            strays=float(rng.choice([0, 0.02])), damage=float(rng.choice([0, 0.3])),
             message_address=int(rng.choice([0xFEE0_0000, 0x12_FEE0_0000])))
         self.bench = BridgeBench(bus_bytes, root, rng, self._expected,
                                  stalls=float(rng.choice([0, 0.1, 0.4])), timeout=timeout)
         self.bench.registers.answered = self._snapshot
         if seed % 3 == 0:  # as the hard block may do on 128 bits
             self.bench.link.enables = (1 << bus_bytes // 4) - 1
+            root.damages = UNDEFINED_ENABLES
+        self.bench.link.padded = seed % 3 == 1
         self._snapshots, self._ends = [], [[0], [0]]
         self._model = np.zeros(REGISTERS, np.uint32)
         self._interrupt = None  # (messages before, writes that it must not pass)
@@ -281,6 +282,8 @@ class Session:
                      for write in write_requests(address, octets, strobes, self.bus_bytes,
                                                  self.root.max_payload)]
             assert own == right, f"{self.label}: writer {number}: {len(own)} of {len(right)} writes"
+        assert np.array_equal(self.bench.registers.values, self._model), (
+            f"{self.label}: registers {np.flatnonzero(self.bench.registers.values != self._model)}")
         unit = self.bench.unit
         error = Error.from_bits(unit.get("error"))
         if error.valid:
