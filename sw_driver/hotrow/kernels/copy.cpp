@@ -8,7 +8,7 @@
 // occurs before; then nothing was copied.
 extern "C" int64_t copy_rows(char *target, int64_t target_rows, int64_t target_stride, Integers to,
                              const char *source, int64_t source_rows, int64_t source_stride,
-                             Integers from, int64_t count, int64_t bytes, int threads) {
+                             Integers from, int64_t count, int64_t bytes, int threads) try {
     if (!holds_rows(target, target_rows, target_stride, bytes, false) ||
         !holds_rows(source, source_rows, source_stride, bytes, true) || count < 0 ||
         Rows{target, target_rows, target_stride, bytes}.share(
@@ -34,4 +34,6 @@ extern "C" int64_t copy_rows(char *target, int64_t target_rows, int64_t target_s
         }
     });
     return 0;
+} catch (const std::exception &) {
+    return NO_MEMORY;
 }

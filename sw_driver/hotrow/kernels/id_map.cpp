@@ -100,7 +100,7 @@ struct Order {  // rows that expire first come first
 // Rows of some ids, 0 for an id without one. With a batch other than 0 each is counted in its row.
 // Returns how many have no row.
 extern "C" int64_t id_map_find(const Map *map, const uint64_t *ids, int64_t count, uint32_t batch,
-                               int64_t *rows, int threads) {
+                               int64_t *rows, int threads) try {
     if (!map || !map->possible() || !holds(ids, count, 8) || !holds(rows, count, 8)) return REFUSED;
     const bool shared = threads > 1;
     int64_t missing = 0;
@@ -138,6 +138,8 @@ extern "C" int64_t id_map_find(const Map *map, const uint64_t *ids, int64_t coun
         __atomic_fetch_add(&missing, without, __ATOMIC_RELAXED);
     });
     return missing;
+} catch (const std::exception &) {
+    return NO_MEMORY;
 }
 
 // Build the index from the rows. Returns 0, or a row whose id another row has, too.
@@ -177,7 +179,7 @@ extern "C" int64_t id_map_add(Map *map, const uint64_t *ids, const uint32_t *cou
 // up before `before` or have a count below `below`; list them and their ids, in the order in which
 // rows expire. A freed row keeps its count until it is given. Returns how many.
 extern "C" int64_t id_map_expire(Map *map, uint32_t done, uint32_t before, uint32_t below,
-                                 int32_t by_count, int64_t most, int64_t *rows, uint64_t *ids) {
+                                 int32_t by_count, int64_t most, int64_t *rows, uint64_t *ids) try {
     if (!map || !map->possible() || !holds(rows, std::min(most, map->rows), 8) ||
         !holds(ids, std::min(most, map->rows), 8))
         return REFUSED;
@@ -206,6 +208,8 @@ extern "C" int64_t id_map_expire(Map *map, uint32_t done, uint32_t before, uint3
         --map->used;
     }
     return static_cast<int64_t>(found.size());
+} catch (const std::exception &) {
+    return NO_MEMORY;
 }
 
 // Add the counts of distinct ids to a sketch of SKETCH_ROWS rows of `width` counters each, and

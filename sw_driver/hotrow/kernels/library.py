@@ -17,7 +17,7 @@ from . import native
 _WORK_PER_THREAD = 1 << 17  # elements that pay for a thread
 
 _FOLDER = Path(__file__).parent
-REFUSED = -(1 << 63)  # as in rows.hpp
+REFUSED, NO_MEMORY = -(1 << 63), 1 - (1 << 63)  # as in rows.hpp
 TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
@@ -102,7 +102,8 @@ def library() -> ctypes.CDLL | None:
 
 
 def declared(loaded: ctypes.CDLL, arguments: Mapping[str, object]) -> ctypes.CDLL:
-    """The library, with types for some calls; they raise Error for arguments that it refuses."""
+    """The library, with types for some calls; they raise Error for arguments that it refuses, and
+    MemoryError."""
     for name, types in arguments.items():
         function = getattr(loaded, name)
         function.argtypes, function.restype, function.errcheck = types, c_int64, _accepted
@@ -110,6 +111,9 @@ def declared(loaded: ctypes.CDLL, arguments: Mapping[str, object]) -> ctypes.CDL
 
 
 def _accepted(result: int, function: Any, arguments: tuple[Any, ...]) -> int:
+    if result == NO_MEMORY:
+        raise MemoryError(f"memory ran out in {function.__name__}, which has changed nothing: free "
+                          f"some, or use smaller batches")
     if result == REFUSED:
         raise Error(f"{function.__name__}{arguments}: expected sizes from 0 on, memory for every "
                     f"array that has elements, and none that is written twice or read as well")

@@ -49,7 +49,7 @@ int64_t pages_of(uintptr_t base, int64_t bytes, int64_t total, const Integers &r
 // The array has `total` rows of `bytes` bytes from `base` on; spans as in pages_of. Returns 0,
 // 1 + i where rows[i] is no row, or -1 - row where the page of that row cannot be read.
 extern "C" int64_t read_rows(const uint8_t *base, int64_t bytes, int64_t total, Integers rows,
-                             int64_t count, const int64_t *spans, int64_t span_count) {
+                             int64_t count, const int64_t *spans, int64_t span_count) try {
     if (bytes < 1 || !holds(base, total, bytes) || !rows.holds(count) ||
         !holds(spans, span_count, 16) || !std::is_sorted(spans, spans + 2 * span_count))
         return REFUSED;
@@ -72,4 +72,6 @@ extern "C" int64_t read_rows(const uint8_t *base, int64_t bytes, int64_t total, 
         for (size_t at = 0; at < size; at += page) (void)from[at];  // an older kernel
     }
     return 0;
+} catch (const std::exception &) {
+    return NO_MEMORY;
 }

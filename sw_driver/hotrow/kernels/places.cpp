@@ -86,7 +86,7 @@ extern "C" int64_t select_rows(const uint64_t *keys, const uint32_t *slots, int6
 // Returns 0, 1 + i where place i is no slot, or row i none of the type, or -1 - i where place i
 // occurs before; then nothing was recorded.
 extern "C" int64_t assign_slots(const int32_t *places, const int64_t *flat, int64_t count,
-                                int64_t slots, void *held, int32_t wide, uint8_t *dirty) {
+                                int64_t slots, void *held, int32_t wide, uint8_t *dirty) try {
     if (count > INT32_MAX || !holds(places, count, 4) || !holds(flat, count, 8) ||
         !holds(held, slots, wide ? 8 : 4) || !holds(dirty, slots, 1))
         return REFUSED;
@@ -106,6 +106,8 @@ extern "C" int64_t assign_slots(const int32_t *places, const int64_t *flat, int6
         dirty[places[i]] = 0;
     }
     return 0;
+} catch (const std::exception &) {
+    return NO_MEMORY;
 }
 
 // Mark the slots among some places dirty, and list the others. Returns their number, or -1 - i

@@ -1,7 +1,5 @@
 // Pooled bags of rows, and the gradients of rows from those of pooled bags.
 
-#include <atomic>
-
 #include "rows.hpp"
 
 namespace {
@@ -76,9 +74,9 @@ enum Sums : int64_t { FINITE, INFINITE, MALFORMED };
 // Sum the gradients of numbers low .. high of those in order of first appearance.
 template <int WIDTH>
 Sums sum_gradients(const float *gradients, const Bags &bags, const int32_t *numbers,
-                   int64_t distinct, int64_t low, int64_t high, int64_t dim, float *sums) {
+                   int64_t distinct, int64_t low, int64_t high, int64_t dim, float *sums,
+                   float *divided) {
     if (WIDTH) dim = WIDTH;
-    std::vector<float> divided(dim);
     Words large{};  // bit 31 where an exponent was all ones
     int64_t i = 0, seen = 0, bag = 0;
     for (int64_t feature = 0; feature < bags.features; ++feature) {
@@ -89,7 +87,7 @@ Sums sum_gradients(const float *gradients, const Bags &bags, const int32_t *numb
             if (divisor > 1) {
                 const float by = static_cast<float>(divisor);
                 for (int64_t d = 0; d < dim; ++d) divided[d] = from[d] / by;
-                from = divided.data();
+                from = divided;
             }
             for (int64_t each = 0; each < length; ++each, ++i) {
                 if (i + PREFETCH < bags.lookups)
@@ -127,7 +125,7 @@ Sums sum_gradients(const float *gradients, const Bags &bags, const int32_t *numb
 // where the lengths are not those of the lookups.
 extern "C" int64_t pool_forward(const Table *table, const Bags *bags, Integers slots,
                                 int64_t feature_stride, int64_t sample_stride, float *pooled,
-                                int threads) {
+                                int threads) try {
     if (!table || !table->possible(true) || !bags || !bags->possible() ||
         !slots.holds(bags->lookups) || !apart(bags->features, feature_stride) ||
         !apart(bags->samples, sample_stride) ||
@@ -148,6 +146,8 @@ extern "C" int64_t pool_forward(const Table *table, const Bags *bags, Integers s
         });
     });
     return 1 + wrong;
+} catch (const std::exception &) {
+    return NO_MEMORY;
 }
 
 // Sum the gradients of the lookups of each number, in lookup order.
@@ -156,7 +156,7 @@ extern "C" int64_t pool_forward(const Table *table, const Bags *bags, Integers s
 // numbers are not those of `distinct` slots, or -1 where the lengths are not those of the lookups.
 extern "C" int64_t pool_backward(const float *gradients, const Bags *bags, const int32_t *numbers,
                                  const int32_t *counts, int64_t distinct, int64_t dim, float *sums,
-                                 int threads) {
+                                 int threads) try {
     if (!bags || !bags->possible() || !holds(gradients, bags->features * bags->samples, dim) ||
         !holds(numbers, bags->lookups, 4) || !holds(counts, distinct, 4) ||
         !holds(sums, distinct, dim) ||
@@ -174,14 +174,18 @@ extern "C" int64_t pool_backward(const float *gradients, const Bags *bags, const
     }
     bounds.resize(threads, distinct);
     bounds.push_back(distinct);
+    PerThread divided(threads, bags->mean ? dim : 0);
     std::atomic<int64_t> found{FINITE};
     with_width(dim, [&](auto width) {
         parallel(threads, threads, [&](int64_t first, int64_t last) {
             const int64_t here = sum_gradients<decltype(width)::value>(
-                gradients, *bags, numbers, distinct, bounds[first], bounds[last], dim, sums);
+                gradients, *bags, numbers, distinct, bounds[first], bounds[last], dim, sums,
+                divided.take());
             for (int64_t before = found; before < here;)
                 if (found.compare_exchange_weak(before, here)) break;
         });
     });
     return found;
+} catch (const std::exception &) {
+    return NO_MEMORY;
 }

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -29,6 +30,9 @@ using Words = uint32_t __attribute__((vector_size(4 * LANES)));
 
 // Result of a call with sizes that are negative or of no memory, or without an array that it needs.
 constexpr int64_t REFUSED = INT64_MIN;
+// Result of a call for which there is not enough memory. No exception leaves a call: it would end
+// the process of its caller, who speaks C.
+constexpr int64_t NO_MEMORY = INT64_MIN + 1;
 
 // Whether there may be an array of so many elements of so many bytes at `data`.
 inline bool holds(const void *data, int64_t count, int64_t bytes) {
@@ -286,7 +290,24 @@ struct Bags {
 
 constexpr int MOST_THREADS = 1024;
 
-// Call work(first, last) for equal spans of 0 .. count on up to `threads` threads.
+// An array of `size` floats for each thread, taken before the threads start; none shares a cache
+// line with another's.
+class PerThread {
+public:
+    PerThread(int threads, int64_t size)
+        : room_(size ? size + 32 : 0), floats_(std::clamp(threads, 1, MOST_THREADS) * room_) {}
+
+    // That of one more thread.
+    float *take() { return floats_.data() + room_ * taken_.fetch_add(1); }
+
+private:
+    int64_t room_;
+    std::vector<float> floats_;
+    std::atomic<int> taken_{0};
+};
+
+// Call work(first, last), which throws nothing, for equal spans of 0 .. count on up to `threads`
+// threads.
 template <class Work>
 void parallel(int64_t count, int threads, const Work &work) {
     if (!count) return;
@@ -297,8 +318,8 @@ void parallel(int64_t count, int threads, const Work &work) {
         const int64_t last = first + (count - first) / (threads - each);
         try {
             started.emplace_back(work, first, last);
-        } catch (const std::system_error &) {
-            break;  // no more threads: the caller's does the rest
+        } catch (const std::exception &) {
+            break;  // no more threads, or no memory for one: the caller's does the rest
         }
         first = last;
     }

@@ -57,7 +57,7 @@ void step(Rule rule, typename Element::Stored *row, float *state, const float *g
 // row, or -1 - i where it occurs before; then no row has changed.
 extern "C" int64_t update(const Table *table, float *state, int64_t state_stride, Integers slots,
                           int64_t count, const float *gradients, int32_t rule, float lr, float eps,
-                          int threads) {
+                          int threads) try {
     if (!table || !table->possible(false) || table->dim < 1 || rule < SGD || rule > ADAGRAD ||
         count > INT32_MAX || !slots.holds(count) || !holds(gradients, count, table->dim) ||
         (rule != SGD && !holds_rows(state, table->rows, state_stride,
@@ -73,6 +73,7 @@ extern "C" int64_t update(const Table *table, float *state, int64_t state_stride
         if (static_cast<uint64_t>(slots[i]) >= static_cast<uint64_t>(table->rows)) return 1 + i;
     const int64_t repeated = first_repeated(slots, count);
     if (repeated >= 0) return -1 - repeated;
+    PerThread squares(threads, rule == ROWWISE_ADAGRAD ? table->dim : 0);
     with_element(table->type, [&](auto element) {
         with_width(table->dim, [&](auto width) {
             using Element = decltype(element);
@@ -80,19 +81,21 @@ extern "C" int64_t update(const Table *table, float *state, int64_t state_stride
             auto *rows = static_cast<typename Element::Stored *>(table->data);
             parallel(count, threads, [&](int64_t first, int64_t last) {
                 const int64_t dim = WIDTH ? WIDTH : table->dim;
-                std::vector<float> square(dim);
+                float *const square = squares.take();
                 for (int64_t i = first; i < last; ++i) {
                     const int64_t ahead = slots[std::min(i + PREFETCH, last - 1)], slot = slots[i];
                     prefetch<1>(rows, ahead, table->stride, dim);
                     if (state) prefetch<1>(state, ahead, state_stride, 1);
                     step<Element, WIDTH>(static_cast<Rule>(rule), rows + slot * table->stride,
                                          state ? state + slot * state_stride : nullptr,
-                                         gradients + i * dim, dim, lr, eps, square.data());
+                                         gradients + i * dim, dim, lr, eps, square);
                 }
             });
         });
     });
     return 0;
+} catch (const std::exception &) {
+    return NO_MEMORY;
 }
 
 // Number of the first row of float32[count, dim] with an element that is not finite, or -1.

@@ -42,7 +42,7 @@ class _Geometry(ctypes.Structure):
 _PROTOTYPES = {
     "card_open": (c_void_p, (ctypes.POINTER(_Geometry), c_int)),
     "card_close": (None, (c_void_p,)),
-    "card_map": (None, (c_void_p, c_uint64, c_void_p, c_uint64, c_int)),
+    "card_map": (c_int, (c_void_p, c_uint64, c_void_p, c_uint64, c_int)),
     "card_unmap": (None, (c_void_p, c_uint64)),
     "card_wait": (None, (c_void_p, c_uint32, c_uint32, c_double)),
     "card_write_register": (None, (c_void_p, c_uint32, c_uint32)),
@@ -124,11 +124,11 @@ class CpuTransport:
         if geometry.card_memory_log2:
             try:
                 own = np.zeros(1 << geometry.card_memory_log2, np.uint8)
+                self._map(self._handle, 1 << geometry.host_address_width, own, True)
             except (MemoryError, ValueError) as error:
                 self.close()
                 raise RuntimeError(f"a card of card_memory_log2 {geometry.card_memory_log2} does "
                                    f"not fit into memory: {error}") from error
-            self._map(self._handle, 1 << geometry.host_address_width, own, True)
 
     @property
     def _card(self) -> int:
@@ -150,12 +150,19 @@ class CpuTransport:
         """Make a one-dimensional uint8 array part of the device's memory; return its address."""
         check_octets(array)
         card, address = self._card, self._addresses.place(array)
-        self._map(card, address, array, writable)
+        try:
+            self._map(card, address, array, writable)
+        except MemoryError:
+            self._addresses.release(address)
+            raise
         return address
 
     def _map(self, card: int, address: int, array: NDArray[np.uint8], writable: bool) -> None:
         self._arrays[address] = array
-        self._library.card_map(card, address, array.ctypes.data, array.size, writable)
+        if not self._library.card_map(card, address, array.ctypes.data, array.size, writable):
+            del self._arrays[address]
+            raise MemoryError(f"memory ran out for one more array of the card, which has "
+                              f"{len(self._arrays)}")
 
     def detach(self, address: int) -> None:
         """Remove the array at that device address from the device's memory."""

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,20 +28,26 @@ Handle newest = 0;
 // Never destroyed: a child of the process would wait at its exit for threads that it lacks.
 auto &cards = *new std::map<Handle, std::shared_ptr<Opened>>;
 
-// Call the card; `card_close` waits for the call.
+// Call the card; `card_close` waits for the call. False if memory ran out.
 template <class Function>
-void call(Handle handle, const Function &function) {
+bool call(Handle handle, const Function &function) noexcept {
     std::shared_ptr<Opened> opened;
     {
         const std::lock_guard<std::mutex> guard(lock);
         const auto found = cards.find(handle);
-        if (found == cards.end()) return;
+        if (found == cards.end()) return true;
         opened = found->second;
         ++opened->calls;
     }
-    function(*opened->card);
+    bool done = true;
+    try {
+        function(*opened->card);
+    } catch (const std::exception &) {
+        done = false;
+    }
     const std::lock_guard<std::mutex> guard(lock);
     if (!--opened->calls) returned.notify_all();
+    return done;
 }
 
 }  // namespace
@@ -83,9 +90,10 @@ void card_write_register(Handle handle, uint32_t offset, uint32_t value) {
     call(handle, [&](Card &card) { card.write_register(offset, value); });
 }
 
-void card_map(Handle handle, uint64_t address, uint8_t *data, uint64_t size, int writable) {
-    if ((!data && size) || address + size < address) return;
-    call(handle, [&](Card &card) { card.map(address, data, size, writable); });
+// 0 if memory runs out.
+int card_map(Handle handle, uint64_t address, uint8_t *data, uint64_t size, int writable) {
+    if ((!data && size) || address + size < address) return 1;
+    return call(handle, [&](Card &card) { card.map(address, data, size, writable); });
 }
 
 void card_unmap(Handle handle, uint64_t address) {

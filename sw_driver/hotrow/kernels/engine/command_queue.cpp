@@ -98,7 +98,13 @@ void CommandQueue::serve() {
         {
             const std::lock_guard<std::mutex> serve(serving);
             state.lock();
-            while (can_step() && !closing_ && !shared_.pausing.load()) step(state);
+            while (can_step() && !closing_ && !shared_.pausing.load()) {
+                try {
+                    step(state);
+                } catch (const std::exception &) {
+                    stall();
+                }
+            }
         }
     }
 }
@@ -156,12 +162,16 @@ std::optional<Outcome> CommandQueue::execute(const Command &command,
     }
     state.lock();
     if (failed) {
-        fault_ = Status::STALLED;
-        progress_.notify_all();
-        running_.reset();
+        stall();
         return std::nullopt;
     }
     return outcome;
+}
+
+void CommandQueue::stall() {
+    fault_ = Status::STALLED;
+    running_.reset();
+    progress_.notify_all();
 }
 
 // Read the next command, if there is one and the buffer is empty.

@@ -66,6 +66,7 @@ private:
     bool step(std::unique_lock<std::mutex> &state);
     std::optional<Outcome> execute(const Command &, std::unique_lock<std::mutex> &state);
     void fetch();
+    void stall();
     void complete(const Command &, const Outcome &, uint64_t start, uint64_t end);
     Status entry(uint64_t ring, uint32_t number, bool write, uint64_t &address) const;
     bool active() const { return enabled && fault_ == Status::OK; }

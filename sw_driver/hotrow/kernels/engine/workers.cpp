@@ -1,5 +1,8 @@
 #include "workers.hpp"
 
+#include <exception>
+#include <new>
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -43,6 +46,7 @@ void Workers::run(int parts, const std::function<void(int)> &work) {
     }
     work_ = &work;
     done_.store(0, std::memory_order_relaxed);
+    failed_.store(false, std::memory_order_relaxed);
     const uint64_t turn = (state_.load(std::memory_order_relaxed) >> 32) + 1;
     state_.store(turn << 32 | static_cast<uint64_t>(parts) << 16);
     if (asleep_.load()) {
@@ -52,13 +56,18 @@ void Workers::run(int parts, const std::function<void(int)> &work) {
     take();
     for (int spins = 0; done_.load(std::memory_order_acquire) != parts; ++spins)
         spins < SPIN ? pause() : std::this_thread::yield();
+    if (failed_.load(std::memory_order_relaxed)) throw std::bad_alloc();
 }
 
 void Workers::take() {
     uint64_t state = state_.load();
     while (has_part(state))
         if (state_.compare_exchange_weak(state, state + 1)) {
-            (*work_)(static_cast<int>(state & 0xFFFF));
+            try {
+                (*work_)(static_cast<int>(state & 0xFFFF));
+            } catch (const std::exception &) {
+                failed_.store(true, std::memory_order_relaxed);  // the others use what `run` has
+            }
             done_.fetch_add(1, std::memory_order_release);
             state = state_.load();
         }

@@ -24,7 +24,7 @@ public:
     int threads() const { return static_cast<int>(threads_.size()) + 1; }
 
     // Call work(part) once for each part, in any order; return when all are done, whether or not
-    // every thread has come. One caller at a time.
+    // every thread has come. One caller at a time. Throws std::bad_alloc if a part throws.
     void run(int parts, const std::function<void(int)> &work);
 
 private:
@@ -43,6 +43,7 @@ private:
     std::atomic<uint64_t> state_{0};  // number of the run, parts, next part
     std::atomic<int> done_{0}, asleep_{0};
     const std::function<void(int)> *work_ = nullptr;  // stays while a part of it is not done
+    std::atomic<bool> failed_{false};                 // a part of the run threw
     bool closing_ = false;                            // under lock_
 };
 

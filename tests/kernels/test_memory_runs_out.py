@@ -1,0 +1,26 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hotrow.kernels import compiler, library
+
+HERE = Path(__file__).parent
+
+
+def test_memory_that_runs_out_is_an_error(tmp_path):
+    """In every call that takes memory, at every allocation, in helper threads as well."""
+    if library.library() is None:
+        pytest.skip("no C++ compiler is installed")
+    failing = tmp_path / "failing.so"
+    subprocess.run([*compiler.required(), "-O1", "-shared", "-fPIC", "-o", failing,
+                    HERE / "failing_new.cpp"], check=True)
+    done = subprocess.run([sys.executable, HERE / "without_memory.py"], text=True,
+                          capture_output=True, env={**os.environ, "LD_PRELOAD": str(failing)})
+    assert done.returncode == 0, done
+    raised = {(name, threads): int(errors)
+              for name, threads, errors in map(str.split, done.stdout.splitlines())}
+    # A search for ids takes memory for its threads alone, and does without.
+    assert len(raised) == 18 and [call for call, errors in raised.items() if not errors] == [
+        ("id_map_find", "1")], raised
