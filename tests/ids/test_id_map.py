@@ -1,6 +1,7 @@
 """The map of ids: full maps, threads, estimates, exports, initial rows, and what is refused."""
 
 import json
+import resource
 import tracemalloc
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from hotrow.contract.errors import BatchError, Error
 from hotrow.ids import Expiry, IdMap, LeastCount, Probability, initial_rows
 from hotrow.ids.log import ADMITTED, EVENT, EXPIRED, EventLog
+from hotrow.ids.map import _checksum
 from hotrow.ids.policies import check_policies
 from hotrow.kernels.library import library
 
@@ -229,14 +231,44 @@ def test_a_damaged_state_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name, value", [
     ("batch", -1), ("batch", "3"), ("batch", 2.5), ("first", "0"), ("first", 9), ("bar", None),
-    ("default_lookups", -1), ("first_rows", True)])
+    ("default_lookups", -1), ("first_rows", True), ("batch", 1 << 40)])
 def test_a_number_of_a_state_that_cannot_be_is_refused(name, value):
     tested = IdMap(9)
     tested.plan([1, 2])
     good = tested.state()
     settings = json.loads(bytes(good["settings"])) | {name: value}
-    with pytest.raises(Error):
-        IdMap.from_state(good | {"settings": np.frombuffer(json.dumps(settings).encode(), "u1")})
+    changed = good | {"settings": np.frombuffer(json.dumps(settings).encode(), "u1")}
+    with pytest.raises(Error, match="checksum"):
+        IdMap.from_state(changed)
+    with pytest.raises(Error, match="state of a map of ids"):
+        IdMap.from_state(changed | {"crc": _checksum(changed)})
+
+
+def test_a_map_takes_memory_for_its_ids_and_not_for_its_rows(passes):
+    """A small file cannot ask for much."""
+    ids = IdMap(1 << 24, LeastCount(1, width=8))
+    ids.plan([1, 2, 3])
+    state = ids.state()
+    settings = json.loads(bytes(state["settings"]))
+    for change in ({"rows": (1 << 31) - 1},
+                   {"admission": ["LeastCount", {"least": 1, "width": 1 << 40}]}):
+        changed = state | {"settings": np.frombuffer(
+            json.dumps(settings | change).encode(), np.uint8)}
+        with pytest.raises(Error, match="checksum"):
+            IdMap.from_state(changed)
+        if "admission" in change:
+            with pytest.raises(Error, match="a sketch of shape"):
+                IdMap.from_state(changed | {"crc": _checksum(changed)})
+    before = _resident()
+    found = IdMap.from_state(state)
+    assert found.digest() == ids.digest() and found.plan([1, 2, 9]).rows.tolist() == [1, 2, 4]
+    assert _resident() - before < 64 << 20 < found.table_rows * IdMap.ROW_BYTES
+
+
+def _resident():
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 @pytest.mark.parametrize("rows", [[9], [-1], [1.5], ["a"], 3])

@@ -1,5 +1,7 @@
-"""Calls of the compiled library whose allocations fail, from the first, the second, ... on: a program
-that runs with `failing_new.cpp` as LD_PRELOAD. It prints how often each call was short of memory."""
+"""Calls of the compiled library whose allocations fail, from the first, the second, ... on.
+
+A program that runs with `failing_new.cpp` as LD_PRELOAD. It prints how often each call failed.
+"""
 
 import ctypes
 

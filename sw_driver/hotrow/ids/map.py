@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,7 @@ from .policies import MOST_ROWS, Expiry, LeastCount, Probability, check_policies
 _ALL = (1 << 32) - 1
 _AHEAD = 6  # 1/64 of the rows
 _NONE = np.empty(0, np.uint64), np.empty(0, np.int64)  # ids and rows
+_PARTS = "settings", "ids", "counts", "last", "free", "sketch", "events"  # of a state
 _KINDS = {"LeastCount": LeastCount, "Probability": Probability}
 
 
@@ -280,10 +282,11 @@ class IdMap:
                         "admission": self.admission and [type(self.admission).__name__,
                                                          asdict(self.admission)]}
             state = index.state[:fresh]
-            return {"settings": np.frombuffer(json.dumps(settings).encode(), np.uint8),
-                    "ids": state["id"].copy(), "counts": np.minimum(state["count"], MOST_COUNT),
-                    "last": state["last"].copy(), "free": index.free[:index.free_count].copy(),
-                    "sketch": self._sketch.copy(), "events": self.log.events(self.log.first)}
+            parts = {"settings": np.frombuffer(json.dumps(settings).encode(), np.uint8),
+                     "ids": state["id"].copy(), "counts": np.minimum(state["count"], MOST_COUNT),
+                     "last": state["last"].copy(), "free": index.free[:index.free_count].copy(),
+                     "sketch": self._sketch.copy(), "events": self.log.events(self.log.first)}
+            return parts | {"crc": _checksum(parts)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], threads: int | None = None) -> IdMap:
@@ -292,18 +295,24 @@ class IdMap:
         Raises
         ------
         Error
-            The state contradicts itself.
+            The state is damaged, contradicts itself, or needs more memory than there is.
         """
         try:
+            if not np.array_equal(state["crc"], _checksum(state)):
+                raise ValueError("its checksum is wrong")
             settings = json.loads(bytes(np.asarray(state["settings"], np.uint8)))
             admission = settings["admission"]
+            if admission and admission[0] == "LeastCount" and (
+                    np.shape(state["sketch"]) != (SKETCH_ROWS, admission[1]["width"])):
+                raise ValueError(f"a sketch of shape {np.shape(state['sketch'])}")
             made = cls(settings["rows"], admission and _KINDS[admission[0]](**admission[1]),
                        settings["expiry"] and Expiry(**settings["expiry"]), settings["seed"],
                        threads)
             index, fresh, free = made._index, len(state["ids"]), np.asarray(state["free"])
             numbers = {name: whole(settings[name], name) for name in (
                 "batch", "default_lookups", "first_rows", "bar", "first")}
-            if min(numbers.values()) < 0 or numbers["first"] > numbers["batch"]:
+            if (min(numbers.values()) < 0 or numbers["first"] > numbers["batch"] or (
+                    numbers["batch"] > _ALL)):
                 raise ValueError(f"numbers that cannot be, {numbers}")
             made.batch = made.completed = numbers["batch"]
             made.default_lookups = numbers["default_lookups"]
@@ -320,7 +329,10 @@ class IdMap:
         except (KeyError, ValueError, TypeError, IndexError) as error:
             raise Error(f"this is no state of a map of ids ({error}): give it what state() "
                         f"returned") from error
-        taken = np.flatnonzero(index.state["last"])
+        except MemoryError as error:
+            raise Error(f"the rows of a map of ids need more memory than there is ({error})"
+                        ) from error
+        taken = np.flatnonzero(index.state["last"][:fresh])
         index.free_count, index.fresh, index.used = len(free), fresh, len(taken)
         twice = index.rebuild()
         if twice:
@@ -347,7 +359,7 @@ class IdMap:
             raise Error(f"{path} is no map of ids ({error}): give it what save() wrote") from error
 
     def _items(self, since: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        last = self._index.state["last"]
+        last = self._index.state["last"][:self._index.fresh]
         rows = np.flatnonzero(last > since)
         return self._index.state["id"][rows], rows
 
@@ -380,7 +392,7 @@ class IdMap:
             swept = self._index.expire(self.completed, before, rule.below or 0, by_count,
                                        max(0, self._index.used - rule.floor))
             if rule.below:
-                held = self._index.state["count"]
+                held = self._index.state["count"][:self._index.fresh]
                 np.right_shift(np.minimum(held, MOST_COUNT), 1, out=held)
                 self._bar = 0 if len(swept[1]) else self._bar >> 1
         room = max(0, self._cap() - self._index.used)
@@ -401,7 +413,8 @@ class IdMap:
         order = order[counts[order] > self._bar]
         served, others, made = order[:room], order[room:], _NONE
         if len(others):
-            held, last = self._index.state["count"], self._index.state["last"]
+            state = self._index.state[:self._index.fresh]
+            held, last = state["count"], state["last"]
             high, low = counts[others], held[(last > 0) & (last <= self.completed)]
             pairs = min(len(high), len(low))
             low = np.sort(np.partition(low, max(0, pairs - 1))[:pairs]) if pairs else low
@@ -415,6 +428,15 @@ class IdMap:
     def _ahead(self, lacking: int) -> int:
         """Rows that a scan of all frees: a share of them ahead of the ids to come."""
         return max(lacking, self._cap() >> _AHEAD)
+
+
+def _checksum(state: Mapping[str, Any]) -> NDArray[np.uint32]:
+    """CRC-32 of the parts of a state, and of their sizes."""
+    total = 0
+    for name in _PARTS:
+        part = np.ascontiguousarray(state[name]).reshape(-1)
+        total = crc32(part.view(np.uint8).data, crc32(f"{name} {part.nbytes}".encode(), total))
+    return np.array([total], np.uint32)
 
 
 def _keys(ids: Any) -> NDArray[np.uint64]:

@@ -142,11 +142,13 @@ extern "C" int64_t id_map_find(const Map *map, const uint64_t *ids, int64_t coun
     return NO_MEMORY;
 }
 
-// Build the index from the rows. Returns 0, or a row whose id another row has, too.
+// Build the index from the rows. Returns 0, or a row whose id another row has, too. Memory that is
+// still zero is not written: a map of many rows and few ids stays small.
 extern "C" int64_t id_map_rebuild(Map *map) {
     if (!map || !map->possible()) return REFUSED;
-    std::fill(map->index, map->index + map->buckets, Entry{});
-    for (int64_t row = 1; row < map->rows; ++row)
+    for (Entry *entry = map->index; entry < map->index + map->buckets; ++entry)
+        if (entry->row || entry->hash) *entry = {};
+    for (int64_t row = 1; row < map->fresh; ++row)
         if (map->state[row].last && !map->insert(map->state[row].id, static_cast<int32_t>(row)))
             return row;
     return 0;
