@@ -240,9 +240,9 @@ class HotEmbeddingBagCollection(nn.Module):
                     config for config in self.tables if not self.contents.exists(config.name)):
                 self.contents.assign(name, weights)
             return
-        generator = torch.Generator().manual_seed(drawn_seed() if seed is None else seed)
+        seed = drawn_seed() if seed is None else seed
         for group in groups:
-            group.tables.initialise(generator)
+            group.tables.initialise(seed, group.numbers)
 
     @outside_compile
     def forward(self, inputs: Any = None, offsets: Any = None, per_sample_weights: Any = None, *,

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ...contract.errors import Error
+from ...kernels.drawing import draw_rows
 from ...operands.results import RowList
 from .rows import RowKind, Rows
 from .table_file import FILE_ALIGNMENT, TableFile, copy_on_disk, mapped_rows
@@ -113,23 +114,20 @@ class EmbeddingTables:
             [first, first + count] for first, count, file in zip(
                 self.first, padded, self.files, strict=True) if file is not None])
 
-    def initialise(self, generator: torch.Generator | int) -> "EmbeddingTables":
-        """Uniform in +-1/sqrt(rows), table after table, as DLRM starts its embeddings; rows of a
-        file that existed stay.
+    def initialise(self, seed: int, numbers: Sequence[int] | None = None) -> "EmbeddingTables":
+        """Draw the rows of each table, uniform in +-1/sqrt(rows), as DLRM starts its embeddings:
+        `hotrow.ids.initial_rows` with the seed of the table; rows of a file that existed stay.
 
         Parameters
         ----------
-        generator : torch.Generator or int
-            Source of the numbers, or a seed.
+        seed : int
+        numbers : sequence of int, optional
+            Of the tables: each is drawn with seed + its number.
         """
-        if isinstance(generator, int):
-            generator = torch.Generator().manual_seed(generator)
-        # The padding of tables in memory, also in files: it takes random numbers.
-        for number, padded in enumerate(self._padded(ALIGNMENT)):
-            if not self.has_contents(number):
-                first, bound = self.first[number], self.cardinalities[number]**-0.5
-                self.rows.weights[first:first + padded].uniform_(-bound, bound,
-                                                                 generator=generator)
+        for local, number in enumerate(range(self.count) if numbers is None else numbers):
+            if not self.has_contents(local):
+                rows = self.cardinalities[local]
+                draw_rows(self.table(local)[0], seed + number, rows**-0.5)
         return self
 
     def whole_rows(self, flat: torch.Tensor) -> torch.Tensor:

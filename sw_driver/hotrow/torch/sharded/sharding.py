@@ -7,11 +7,10 @@ from functools import partial
 import numpy as np
 import torch
 
+from ...kernels.drawing import draw_rows
 from ..features.configs import TableConfig, TableGroup, group_tables
 from ..memory.tables import EmbeddingTables
 from ..optim.rules import Rule
-
-_DRAWN = 1 << 16  # rows per draw of initial contents
 
 
 class Sharding:
@@ -76,20 +75,9 @@ class Sharding:
 
     def initialise(self, seed: int) -> None:
         """Give the rank's rows the contents that they have in whole tables with this seed."""
-        generator = torch.Generator().manual_seed(seed)
-        for group, (span, shard) in enumerate(zip(self.spans, self.shards, strict=True)):
-            ends = [*span.tables.first, len(span.tables.rows)]
-            for local, rows in enumerate(span.tables.cardinalities):
+        for group, shard in enumerate(self.shards):
+            for local, number in enumerate(shard.numbers):
                 owned, count = self.own(group, local)
-                self._draw(shard.tables.table(local)[0][:count], owned, rows,
-                           ends[local + 1] - ends[local], generator)
-
-    def _draw(self, weights: torch.Tensor, owned: slice, rows: int, padded: int,
-              generator: torch.Generator) -> None:
-        bound, taken = rows**-0.5, 0
-        for start in range(0, padded, _DRAWN):
-            drawn = weights.new_empty(min(_DRAWN, padded - start), weights.shape[1])
-            drawn.uniform_(-bound, bound, generator=generator)
-            mine = drawn[(owned.start - start) % self.world:max(0, rows - start):self.world]
-            weights[taken:taken + len(mine)] = mine
-            taken += len(mine)
+                rows = self.spans[group].tables.cardinalities[local]
+                draw_rows(shard.tables.table(local)[0][:count], seed + number, rows**-0.5,
+                          owned.start, self.world)
