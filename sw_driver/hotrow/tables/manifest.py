@@ -3,6 +3,7 @@
 import json
 import os
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,16 @@ def sync_folder(folder: Path) -> None:
 def replace(path: Path, content: bytes) -> None:
     """Write a file of this content, in one step and durable but for its name."""
     new = path.with_name(path.name + ".new")
-    with open(new, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(new, path)
+    try:
+        with open(new, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(new, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(new)
+        raise
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
@@ -61,8 +67,8 @@ def read_manifest(folder: Path, number: int) -> dict[str, Any]:
     text = content[:content.rfind(b"\n", 0, -1) + 1]
     if content != text + f"crc32 {zlib.crc32(text):08x} {len(text)}\n".encode():
         lower = [each for each in numbers(folder) if each < number]
-        remedy = f"commit {lower[-1]} is the one before" if lower else "no earlier commit exists"
-        raise Error(f"the file {path} is damaged: copy it from where it is whole; {remedy}")
+        remedy = f"or open commit {lower[-1]}, the one before" if lower else "no other exists"
+        raise Error(f"the file {path} is damaged: copy it from where it is whole, {remedy}")
     found: dict[str, Any] = json.loads(text)
     if found.get("format") != FORMAT:
         raise Error(f"the file {path} has format {found.get('format')!r}, and this version reads "

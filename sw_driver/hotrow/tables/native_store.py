@@ -2,7 +2,18 @@
 
 import ctypes
 import os
-from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from collections.abc import Iterable
+from ctypes import (
+    POINTER,
+    byref,
+    c_char_p,
+    c_float,
+    c_int32,
+    c_int64,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +33,10 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "begin": [c_void_p, c_uint64, c_void_p, c_uint64, POINTER(c_void_p)],
     "finish": [c_void_p, c_void_p, c_void_p, c_int64, c_void_p],
     "append": [c_void_p, c_uint64, c_void_p, c_uint64, c_void_p, c_int64, c_void_p],
-    "cut": [c_void_p, c_void_p, c_uint64, POINTER(c_uint64)],
-    "named": [c_void_p, c_void_p, c_uint64],
+    "cut": [c_void_p, POINTER(c_uint64)],
+    "taken": [c_void_p, c_void_p],
+    "named": [c_void_p, c_void_p, c_uint64, c_void_p, c_uint64],
+    "segments": [c_void_p, c_void_p, c_uint64, POINTER(c_uint64)],
     "clean": [c_void_p],
     "cancel": [c_void_p, c_void_p],
     "figures": [c_void_p, c_void_p],
@@ -61,6 +74,30 @@ class NativeStore:
         first = () if name == "open" else (self.handle,)
         if function(message, *first, *arguments) < 0:
             raise Error(message.value.decode(errors="replace"))
+
+    def cut(self) -> list[list[int]]:
+        """End the epoch, and force all rows to the disk: number, nonce, blocks and newest rows of
+        each segment of the commit."""
+        count = c_uint64()
+        self.call("cut", byref(count))
+        taken = np.empty(count.value, np.uint64)
+        self.call("taken", taken.ctypes.data)
+        found: list[list[int]] = taken.reshape(-1, 4).tolist()
+        return found
+
+    def segments(self) -> set[int]:
+        """Numbers of the segments whose files the store has."""
+        count, found = c_uint64(), np.empty(512, np.uint64)
+        self.call("segments", found.ctypes.data, len(found), byref(count))
+        while count.value > len(found):
+            found = np.empty(2 * count.value, np.uint64)
+            self.call("segments", found.ctypes.data, len(found), byref(count))
+        return set(found[:count.value].tolist())
+
+    def name(self, last: Iterable[int], kept: Iterable[int]) -> None:
+        """Say which segments commits need."""
+        lists = [np.array(sorted(each), np.uint64) for each in (last, kept)]
+        self.call("named", *(value for each in lists for value in (each.ctypes.data, len(each))))
 
     def figures(self) -> dict[str, int]:
         """Counts since the opening, and the sizes of index and log."""

@@ -51,11 +51,21 @@ class Rows:
         if spans[0][0] < 0 or any(one[1] > two[0] for one, two in pairwise(spans)):
             raise Error(f"expected first rows from 0 on at which no table ends in another, got "
                         f"{list(map(int, first))} of {[table.rows for table in tables]} rows")
-        listed = np.array([number for *_, number in spans], np.uint16)
-        begins = np.array([begin for begin, *_ in spans], np.int64)
+        self._numbers = np.array([number for *_, number in spans], np.uint16)
+        self._first = np.array([begin for begin, *_ in spans], np.int64)
+        self.register()
+
+    def register(self) -> None:
+        """Make the store know the tables, at first and when it was opened again."""
         view = c_uint64()
-        store.call("view", listed.ctypes.data, begins.ctypes.data, len(spans), byref(view))
+        self._store.call("view", self._numbers.ctypes.data, self._first.ctypes.data,
+                         len(self._first), byref(view))
         self._view = view.value
+
+    @property
+    def tickets(self) -> int:
+        """Tickets that have not ended."""
+        return len(self._tickets)
 
     def begin(self, flat: ArrayLike) -> Ticket:
         """Begin to read rows, integers [n] in any order: a ticket for one `finish` or `cancel`."""

@@ -2,17 +2,13 @@
 
 import fcntl
 import os
-import zlib
 from collections.abc import Sequence
-from ctypes import byref, c_uint64
+from ctypes import byref
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..contract.errors import Error
-from .manifest import numbers, read_manifest, replace, sync_folder, write_manifest
+from .commits import Commit, Commits
 from .native_store import NativeStore
 from .rows import Rows
 from .table import ELEMENT_BYTES, Table, block_bytes, fitting, segment_blocks
@@ -33,6 +29,8 @@ class Store:
         the tables are small.
     ring : bool
         Whether io_uring reads where the system allows it, else threads.
+    commit : int, optional
+        Number of a commit to open, by default the last one; the next commit drops later ones.
 
     Raises
     ------
@@ -42,7 +40,8 @@ class Store:
     """
 
     def __init__(self, path: str | Path, tables: Sequence[Table], tail_bytes: int = 64 << 20,
-                 segment_blocks: int | None = None, ring: bool = True) -> None:
+                 segment_blocks: int | None = None, ring: bool = True,
+                 commit: int | None = None) -> None:
         if tail_bytes < 0 or (segment_blocks is not None and segment_blocks < 1):
             raise Error(f"expected tail_bytes from 0 and segment_blocks from 1, got {tail_bytes} "
                         f"and {segment_blocks}")
@@ -50,10 +49,14 @@ class Store:
             raise Error(f"expected tables of different names, got "
                         f"{[table.name for table in tables]}")
         self._folder, self._views = Path(path), list[Rows]()
+        self._tail, self._ring = tail_bytes, ring
         self._tables = {table.name: table for table in tables}
-        self._folder.mkdir(parents=True, exist_ok=True)
         self._native = NativeStore(self._folder)
-        self._lock = open(self._folder / "LOCK", "ab")  # noqa: SIM115
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self._folder / "LOCK", "ab")  # noqa: SIM115
+        except OSError as error:
+            raise Error(f"the folder {path} cannot have tables: {error}: name another") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -61,36 +64,36 @@ class Store:
             raise Error(f"the tables in {path} are trained by another process or store: close it, "
                         f"or name another folder") from None
         try:
-            self._open(tail_bytes, segment_blocks, ring)
+            self._start(commit, segment_blocks)
+        except OSError as error:
+            self.close()
+            raise Error(f"the tables in {path} cannot be opened: {error}: make space or check the "
+                        f"disk") from error
         except BaseException:
             self.close()
             raise
 
-    def _open(self, tail_bytes: int, blocks: int | None, ring: bool) -> None:
-        folder = self._folder
-        for path in folder.glob("*.new"):
-            path.unlink()
-        known = numbers(folder)
-        if not known and any(folder.glob("seg-*.log")):
-            raise Error(f"the folder {folder} has segments and no commit-*.json: copy the manifest "
-                        f"from where it is whole, or name an empty folder")
-        if not known:
-            tables = list(self._tables.values())
-            size = block_bytes(tables)
-            self._manifest: dict[str, Any] = {
-                "format": 2, "store": os.urandom(16).hex(), "number": 0,
-                "tables": [table.kept() for table in tables], "block_bytes": size,
-                "segment_blocks": blocks or segment_blocks(tables, size), "next_segment": 1,
-                "segments": [], "dense": None}
-            write_manifest(folder, self._manifest)
-        else:
-            self._manifest = read_manifest(folder, known[-1])
-        found = self._manifest
+    def _start(self, commit: int | None, blocks: int | None) -> None:
+        tables = list(self._tables.values())
+        size = block_bytes(tables)
+        first = {"format": 2, "store": os.urandom(16).hex(), "number": 0, "parent": None,
+                 "step": 0, "keep": None, "kept": {}, "history_from": 0, "gaps": [],
+                 "tables": [table.kept() for table in tables], "block_bytes": size,
+                 "segment_blocks": blocks or segment_blocks(tables, size), "next_segment": 1,
+                 "segments": [], "dense": None}
+        self._commits = Commits(self._folder, first, commit)
+        self._open()
+        self._commits.tidy()
+        self._remove_unneeded()
+
+    def _open(self) -> None:
+        found = self._commits.manifest
         self._compare(found["tables"])
         self._native.call(
-            "open", os.fsencode(folder), bytes.fromhex(found["store"]), found["block_bytes"],
-            found["segment_blocks"], tail_bytes, int.from_bytes(os.urandom(8)),
-            found["next_segment"], found["number"] + 1, ring, True, byref(self._native.handle))
+            "open", os.fsencode(self._folder), bytes.fromhex(found["store"]),
+            found["block_bytes"], found["segment_blocks"], self._tail,
+            int.from_bytes(os.urandom(8)), self._commits.next_segment(),
+            self._commits.greatest + 1, self._ring, True, byref(self._native.handle))
         self._numbers = {kept["name"]: at for at, kept in enumerate(found["tables"])}
         needed = sum(-(-table.rows // fitting(table.record, found["block_bytes"]))
                      for table in self._tables.values())
@@ -101,13 +104,10 @@ class Store:
                 (needed * 9 // 4 + 2).bit_length(), table.seed & (1 << 64) - 1, table.bound,
                 table.initial_state, table.dim, table.state_columns,
                 list(ELEMENT_BYTES).index(table.dtype))
-        named = {f"seg-{number:08d}.log" for number, *_ in found["segments"]}
         for number, nonce, count, live in found["segments"]:
             self._native.call("load", number, nonce, count, live)
         self._native.call("start")
-        for path in folder.glob("seg-*.log"):
-            if path.name not in named:
-                path.unlink()
+        self._native.name(*self._commits.named())
 
     def _compare(self, found: list[dict[str, Any]]) -> None:
         kept = {table["name"]: table for table in found}
@@ -131,8 +131,8 @@ class Store:
 
     @property
     def number(self) -> int:
-        """Of the last commit."""
-        return int(self._manifest["number"])
+        """Of the commit that is open; 0 before the first."""
+        return int(self._commits.manifest["number"])
 
     def rows(self, names: Sequence[str], first: Sequence[int]) -> Rows:
         """Rows of tables of one kind by one number each.
@@ -150,47 +150,94 @@ class Store:
                                 [self._numbers[name] for name in names], first))
         return self._views[-1]
 
-    def commit(self, dense: bytes | None = None) -> int:
-        """Make all appended rows, and `dense` with them, the state that survives: the number."""
-        room, count = 4 * self.figures()["segments"], c_uint64()
-        cut = np.empty(room, np.uint64)
-        self._native.call("cut", cut.ctypes.data, room, byref(count))
+    def commit(self, dense: bytes | None = None, step: int = 0, keep: str | None = None) -> int:
+        """Make all appended rows the state that survives.
+
+        Parameters
+        ----------
+        dense : bytes, optional
+            What `dense()` of the commit returns.
+        step : int
+            Of the trainer; `commits()` lists it.
+        keep : str, optional
+            A name: the commit stays until another one has the name, or `release(keep)`.
+
+        Returns
+        -------
+        int
+            Number of the commit.
+
+        Raises
+        ------
+        Error
+            The disk refused: the last commit stands, and this store takes no more rows.
+        """
+        if keep is not None and (not isinstance(keep, str) or not keep):
+            raise Error(f"expected a name for keep, or None, got {keep!r}")
+        segments = self._native.cut()
         try:
-            self._write(cut[:count.value].reshape(-1, 4), dense)
+            self._commits.write(segments, dense, step, keep, self._commits.manifest["history_from"])
+            self._native.name(*self._commits.named())
+            self._remove_unneeded()
         except OSError as error:
             self._native.failure = (
-                f"commit {self.number + 1} of the tables in {self._folder} could not be written: "
-                f"{error}: make space or check the disk, and open the tables at their last commit")
+                f"commit {self._commits.greatest + 1} of the tables in {self._folder} could not "
+                f"be written: {error}: make space or check the disk, and open the tables at their "
+                f"last commit")
             raise Error(self._native.failure) from error
-        kept = np.ascontiguousarray(cut[:count.value:4])
-        self._native.call("named", kept.ctypes.data, len(kept))
         return self.number
 
-    def _write(self, segments: NDArray[np.uint64], dense: bytes | None) -> None:
-        number = self.number + 1
-        if dense is not None:
-            replace(self._folder / f"commit-{number:012d}.dense", dense)
-        following = 1 + max([self._manifest["next_segment"] - 1, *segments[:, 0].tolist()])
-        manifest = {**self._manifest, "number": number, "next_segment": following,
-                    "segments": segments.tolist(),
-                    "dense": None if dense is None else [len(dense), zlib.crc32(dense)]}
-        sync_folder(self._folder)
-        write_manifest(self._folder, manifest)
-        self._manifest = manifest
-        for old in numbers(self._folder)[:-1]:
-            for suffix in ("json", "dense"):
-                (self._folder / f"commit-{old:012d}.{suffix}").unlink(missing_ok=True)
-        sync_folder(self._folder)
+    def commits(self) -> list[Commit]:
+        """The commits that exist, ascending: those that are kept, and the last one."""
+        return self._commits.listed()
+
+    def release(self, keep: str) -> None:
+        """Let the commit of a name go, when it is neither the last one nor open.
+
+        Raises
+        ------
+        Error
+            No commit has the name, or its commit is open and not the last one.
+        """
+        try:
+            self._commits.release(keep)
+            self._native.name(*self._commits.named())
+            self._remove_unneeded()
+        except OSError as error:
+            raise Error(f"the commit {keep!r} of the tables in {self._folder} could not be "
+                        f"released: {error}: make space or check the disk") from error
+
+    def rollback(self, number: int) -> None:
+        """Return to a commit that exists: rows are what they were then.
+
+        Later commits are dropped by the next one.
+
+        Raises
+        ------
+        Error
+            There is no such commit, or a ticket has not ended.
+        """
+        if any(view.tickets for view in self._views):
+            raise Error(f"the tables in {self._folder} have tickets that have not ended: finish or "
+                        f"cancel them before rollback()")
+        self._commits.open(number)
+        self._native.close()
+        self._native.failure = ""
+        self._open()
+        for view in self._views:
+            view.register()
+        self._remove_unneeded()
 
     def dense(self) -> bytes | None:
-        """What the last commit was given; raises Error if that is damaged."""
-        if self._manifest["dense"] is None:
-            return None
-        path = self._folder / f"commit-{self.number:012d}.dense"
-        found = path.read_bytes() if path.exists() else b""
-        if [len(found), zlib.crc32(found)] != self._manifest["dense"]:
-            raise Error(f"the file {path} is missing or damaged: copy it from where it is whole")
-        return found
+        """What the open commit was given; raises Error if that is damaged."""
+        return self._commits.dense()
+
+    def _remove_unneeded(self) -> None:
+        files = self._commits.unneeded()
+        had = self._native.segments()  # after the files, of which one may be made meanwhile
+        for number, path in files:
+            if number not in had:
+                path.unlink(missing_ok=True)
 
     def clean(self) -> None:
         """Move the live rows of segments that have few."""

@@ -85,17 +85,27 @@ int64_t tables_append(char *message, Store *store, uint64_t view, const int64_t 
     return guarded(message, [&] { store->append(view, flat, count, from, stride, side); });
 }
 
-// Four numbers of each segment of a commit; `room` holds those of all segments.
-int64_t tables_cut(char *message, Store *store, uint64_t *out, uint64_t room, uint64_t *count) {
+// Counts the numbers of a commit, four of each segment, for `tables_taken`.
+int64_t tables_cut(char *message, Store *store, uint64_t *count) {
+    return guarded(message, [&] { *count = store->cut(); });
+}
+
+int64_t tables_taken(char *message, Store *store, uint64_t *out) {
+    return guarded(message, [&] { std::copy(store->taken.begin(), store->taken.end(), out); });
+}
+
+int64_t tables_segments(char *message, Store *store, uint64_t *out, uint64_t room,
+                        uint64_t *count) {
     return guarded(message, [&] {
-        const auto found = store->cut();
+        const auto found = store->numbers();
         *count = found.size();
         std::copy_n(found.begin(), std::min<uint64_t>(room, found.size()), out);
     });
 }
 
-int64_t tables_named(char *message, Store *store, const uint64_t *numbers, uint64_t count) {
-    return guarded(message, [&] { store->named({numbers, numbers + count}); });
+int64_t tables_named(char *message, Store *store, const uint64_t *last, uint64_t count,
+                     const uint64_t *kept, uint64_t others) {
+    return guarded(message, [&] { store->named({last, last + count}, {kept, kept + others}); });
 }
 
 int64_t tables_clean(char *message, Store *store) {

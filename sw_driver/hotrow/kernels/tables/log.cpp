@@ -34,7 +34,7 @@ uint64_t Store::index_bytes() const {
 uint64_t Store::log_blocks() const {
     uint64_t blocks = 0;
     for (const auto &[number, segment] : segments)
-        if (!segment->dead) blocks += segment->blocks;
+        if (!segment->dead && !segment->kept) blocks += segment->blocks;
     return blocks;
 }
 
@@ -204,10 +204,10 @@ void Store::append(uint64_t view, const int64_t *flat, uint64_t count, const uin
         if (!clean(UINT64_MAX, false)) break;
 }
 
-std::vector<uint64_t> Store::cut() {
+uint64_t Store::cut() {
     std::lock_guard<std::mutex> hold(lock);
     check();
-    std::vector<uint64_t> found;
+    taken.clear();
     try {
         while (!open_.empty()) close_block(0);
         flush(true);
@@ -216,17 +216,18 @@ std::vector<uint64_t> Store::cut() {
             if (segment->unsynced) segment->file.sync();
             segment->unsynced = false;
             segment->named = true;
-            found.insert(found.end(), {number, segment->nonce, segment->blocks, segment->live});
+            taken.insert(taken.end(), {number, segment->nonce, segment->blocks, segment->live});
         }
         ++epoch;
     } catch (const Failure &failure) {
         failed_ = failure.message;
         throw;
     }
-    return found;
+    return taken.size();
 }
 
-// Free the dead segments that no commit names, when reads begun before have ended.
+// Let the dead segments go that the last commit does not name, when reads begun before have ended.
+// A file that another commit names stays.
 void Store::release() {
     for (auto at = segments.begin(); at != segments.end();) {
         Segment &segment = *at->second;
@@ -235,16 +236,25 @@ void Store::release() {
             ++at;
             continue;
         }
-        if (writes && !before(UNLINK, segment.file.path)) ::unlink(segment.file.path.c_str());
+        if (writes && !segment.kept && !before(UNLINK, segment.file.path))
+            ::unlink(segment.file.path.c_str());
         slots_[segment.slot] = nullptr;
         at = segments.erase(at);
     }
 }
 
-void Store::named(const std::set<uint64_t> &numbers) {
+void Store::named(const std::set<uint64_t> &last, const std::set<uint64_t> &kept) {
     std::lock_guard<std::mutex> hold(lock);
-    for (auto &[number, segment] : segments) segment->named = numbers.count(number);
+    for (auto &[number, segment] : segments)
+        segment->named = last.count(number), segment->kept = kept.count(number);
     release();
+}
+
+std::vector<uint64_t> Store::numbers() {
+    std::lock_guard<std::mutex> hold(lock);
+    std::vector<uint64_t> found;
+    for (const auto &[number, segment] : segments) found.push_back(number);
+    return found;
 }
 
 // Takes 64 blocks of the segment with the smallest live share.
@@ -257,7 +267,7 @@ bool Store::clean(uint64_t below, bool forced) {
         if (!forced && (blocks <= 2.25 * live_blocks() || blocks < 8.0 * bound)) return false;
         double least = 0.9;
         for (const auto &[number, segment] : segments) {
-            if (number >= below || segment->dead || segment.get() == current_ ||
+            if (number >= below || segment->dead || segment->kept || segment.get() == current_ ||
                 !segment->blocks ||
                 (segment->first && segment->first + segment->blocks > low_))
                 continue;

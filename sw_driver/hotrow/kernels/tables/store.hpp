@@ -31,7 +31,8 @@ struct Segment {
     uint32_t slot, blocks = 0;
     uint64_t live = 0, live_bytes = 0;
     uint64_t expected = 0;              // live rows by the manifest
-    bool unsynced = false, named = false, dead = false;
+    bool unsynced = false, dead = false;
+    bool named = false, kept = false;   // by the last commit or one under way; by others
     uint64_t reads = 0;                 // reads begun before it died have smaller numbers
 };
 
@@ -94,9 +95,11 @@ class Store {
     void cancel(Ticket *ticket);
     void append(uint64_t view, const int64_t *flat, uint64_t count, const uint8_t *from,
                 int64_t stride, const uint8_t *side);
-    // Close the epoch, write and force all blocks: number, nonce, blocks, live of each segment.
-    std::vector<uint64_t> cut();
-    void named(const std::set<uint64_t> &numbers);
+    // Close the epoch, write and force all blocks. The numbers in `taken` are counted: number,
+    // nonce, blocks and live rows of each segment.
+    uint64_t cut();
+    void named(const std::set<uint64_t> &last, const std::set<uint64_t> &kept);
+    std::vector<uint64_t> numbers();
     // Move live rows of a segment below a number; false where nothing is to be done.
     bool clean(uint64_t below, bool forced);
 
@@ -106,6 +109,7 @@ class Store {
     uint64_t nonce, next, epoch;
     bool ring, writes;
     std::vector<Table> tables;
+    std::vector<uint64_t> taken;
     std::atomic<uint64_t> requests{0}, fetched{0}, tail_hits{0}, written{0}, trained{0}, moved{0};
     std::map<uint64_t, std::unique_ptr<Segment>> segments;
     std::mutex lock;
