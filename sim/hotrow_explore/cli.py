@@ -122,7 +122,7 @@ def _question(options, known):
                                        "meaning")
         system = system.changed(gpus=options.gpus, title=f"{system.title}, {options.gpus} GPU(s)")
     if options.free_cores:
-        system = system.changed(cores=min(options.free_cores, system.cores))
+        system = system.with_free_cores(options.free_cores)
     work = _workload(options)
     card, note = None, "none"
     if options.card != "none":

@@ -26,17 +26,21 @@ class Framework:
         One operator for all tables; else several per table.
     lock_free : bool
         The host updates rows without ordering duplicates (Hogwild).
+    kernels : str
+        Whose cost of an update in host memory: "core" (PyTorch's bag), "fbgemm" or "own".
     """
 
     merged: bool
     lock_free: bool = False
+    kernels: str = "core"
 
 
 FRAMEWORKS = {
-    "fused": Framework(merged=True),  # TorchRec, FBGEMM, HugeCTR, hotrow
+    "fused": Framework(merged=True, kernels="fbgemm"),  # TorchRec, FBGEMM, HugeCTR
     "pytorch": Framework(merged=False),  # one nn.EmbeddingBag per table
     "caffe2": Framework(merged=False, lock_free=True),
 }
+OWN = Framework(merged=True, kernels="own")  # hotrow's
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class Question:
     def machine(self):
         return Machine(self.workload, self.system, self.constants,
                        FRAMEWORKS[self.framework])
+
+    @property
+    def own_machine(self):
+        """With hotrow's kernels."""
+        return Machine(self.workload, self.system, self.constants, OWN)
 
     @property
     def hot_rows(self):
@@ -118,6 +127,28 @@ def cpu(question):
     unique = question.count(0).unique if m.system.rates else 0.0
     forward, update = m.host_embedding(work.step_lookups, unique=unique)
     return StepTime(({"host": m.cpu_dense() | {"embedding": forward, "update": update}},))
+
+
+def resident(question):
+    """hotrow's kernels on tables in host memory; the dense part on the GPUs, or on the host where
+    that is faster."""
+    question.need_host()
+    return _own_kernels(question)
+
+
+def _own_kernels(question, host=None, tracks=None):
+    """A step on rows in host memory: `host` are more parts of its cores, `tracks` of others."""
+    m, work, more = question.own_machine, question.workload, host or {}
+    unique = question.count(0).unique if m.system.rates else 0.0
+    forward, update = m.host_embedding(work.step_lookups, unique=unique)
+    rows = {"embedding": forward, "update": update}
+    steps = [StepTime(({"host": m.cpu_dense() | rows | more} | (tracks or {}),))]
+    if question.system.gpus:
+        parts = (m.gpu_dense(tables=0) | m.all_reduce() | rows
+                 | {"host operators": m.host_launch(), "link": 2 * m.link(work.pooled_bytes)})
+        steps.append(StepTime(({"all": parts} | ({"host": more} if more else {})
+                               | (tracks or {}),)))
+    return min(steps, key=lambda step: step.seconds)
 
 
 def gpu_tables(question):
@@ -352,7 +383,8 @@ WITHOUT_CARD = {
     "cpu": cpu, "gpu-tables": gpu_tables, "gpu-rows": gpu_rows, "hybrid": hybrid,
     "parameter-servers": parameter_servers, "managed-memory": managed_memory,
     "static-cache": static_cache, "fae": fae, "frequency-cache": frequency_cache,
-    "prefetching-cache": prefetching_cache, "software": software,
+    "prefetching-cache": prefetching_cache, "software": software, "resident": resident,
 }
+OURS = ("software", "resident")  # hotrow without a card
 WITH_CARD = {"hotline": hotline, "scratchpipe": scratchpipe, "near-memory": near_memory}
 PLACEMENTS = WITHOUT_CARD | WITH_CARD

@@ -11,9 +11,10 @@ from . import sweeps
 from .placements import PLACEMENTS
 
 NEAR = 2.0  # times the best step within which a placement has a colour
-MARKS = "osD^vP*X<>hpd8"
+MARKS = "osD^vP*X<>hpd8H12"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#8c564b", "#b8a500",
-           "#7f3c8d", "#000000", "#e7298a", "#66a61e", "#a6761d", "#1b9e77")
+           "#7f3c8d", "#000000", "#e7298a", "#66a61e", "#a6761d", "#1b9e77", "#3b528b", "#fb9a99",
+           "#6a3d9a")
 
 
 def _figure(title):

@@ -124,23 +124,28 @@ class Machine:
             c.gpu_random_fraction * system.gpu_memory_gbps * 1e9) + own * c.gpu_sort_ns * NS
         return {"embedding": seconds}
 
-    def cores(self, share, servers=1):
-        """Cores that work on rows, in units of the measured core."""
+    def cores(self, share, servers=0):
+        """Cores of the host, or of parameter servers, that work on rows, in units of the measured
+        core."""
         system = self.system
-        return max(1.0, share * system.cores) * system.core_rate(self.constants) * servers
+        each = system.server_cores or system.cores if servers else system.cores
+        return max(1.0, share * each) * system.core_rate(self.constants) * max(1, servers)
 
-    def host_embedding(self, lookups, servers=1, unique=0.0):
+    def host_embedding(self, lookups, servers=0, unique=0.0):
         """(forward, update) of lookups in host memory, seconds."""
         c, row_bytes, rates = self.constants, self.work.row_bytes, self.system.rates
-        if rates and servers == 1:
+        if rates and not servers:
             forward = lookups * (rates.lookup_s + rates.lookup_byte_s * row_bytes)
             update = (lookups * (rates.update_s + rates.update_byte_s * row_bytes)
                       + unique * rates.row_byte_s * row_bytes)
             return forward, update
         forward = lookups * (c.core_lookup_ns + c.core_lookup_ns_per_byte * row_bytes) * NS
-        update = lookups * (c.core_update_ns + c.core_update_ns_per_byte * row_bytes) * NS
-        share = c.row_parallel if self.framework.lock_free else c.update_parallel
-        wire = servers * self.system.host_memory_gbps * 1e9
+        kernels = self.framework.kernels
+        update = lookups * NS * (getattr(c, f"{kernels}_update_ns")
+                                 + getattr(c, f"{kernels}_update_ns_per_byte") * row_bytes)
+        share = (c.row_parallel if self.framework.lock_free else
+                 c.update_parallel if kernels == "core" else c.kernel_parallel)
+        wire = max(1, servers) * self.system.host_memory_gbps * 1e9
         return (max(forward / self.cores(c.row_parallel, servers), lookups * row_bytes / wire),
                 max(update / self.cores(share, servers), 2 * lookups * row_bytes / wire))
 

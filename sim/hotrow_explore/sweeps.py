@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from . import cards
 from .cards import PublishedAccelerator
 from .constants import read
-from .placements import PLACEMENTS, WITH_CARD, WITHOUT_CARD, DoesNotFit, Question
+from .placements import OURS, PLACEMENTS, WITH_CARD, WITHOUT_CARD, DoesNotFit, Question
 from .systems import GB
 
 MB = 2**20
@@ -84,8 +84,7 @@ def cores_replaced(question, card) -> int | None:
 
 
 def _with_cores(question, cores):
-    return replace(question, system=question.system.changed(cores=min(
-        cores, question.system.cores)))
+    return replace(question, system=question.system.with_free_cores(cores))
 
 
 def verdicts(questions, free_cores=(2, 8, None)) -> list[dict]:
@@ -116,13 +115,13 @@ def recommend(question) -> dict:
     """The verdict whether a card helps, and the best placement with and without one: see
     `fastest`."""
     plain = fastest(question, WITHOUT_CARD)
-    others = fastest(question, tuple(name for name in WITHOUT_CARD if name != "software"))
+    others = fastest(question, tuple(name for name in WITHOUT_CARD if name not in OURS))
     unbound = question.card is None
     if unbound:
         question = replace(question, card=PublishedAccelerator())
     card = fastest(question, WITH_CARD)
     least, kind = question.constants.worthwhile_gain, "neither"
-    if plain and plain.placement == "software" and (
+    if plain and plain.placement in OURS and (
             others is None or others.seconds >= least * plain.seconds):
         kind = "software"
     if plain is None and card is None:

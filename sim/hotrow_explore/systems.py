@@ -61,6 +61,7 @@ class System:
     link_gbps: float = 0
     gpu_link_gbps: float = 0
     parameter_servers: int = 0
+    server_cores: int = 0  # of each; 0: as the host
     network_gbps: float = 0
     rates: Rates | None = None
 
@@ -80,6 +81,13 @@ class System:
 
     def changed(self, **values):
         return replace(self, **values)
+
+    def with_free_cores(self, cores):
+        """The host with that many cores left by others, at most its own, and with their FLOP/s;
+        parameter servers keep theirs."""
+        cores = min(cores, self.cores)
+        return replace(self, cores=cores, host_tflops=self.host_tflops * cores / self.cores,
+                       server_cores=self.server_cores or self.cores)
 
 
 def load() -> dict[str, System]:

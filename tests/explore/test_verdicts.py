@@ -50,7 +50,7 @@ def test_the_software_cache_needs_cores_and_the_card_none():
 
 
 @pytest.mark.parametrize("system, kinds", [
-    ("cpu-server", ["card", "card"]), ("ps-fleet", ["card", "neither"]),
+    ("cpu-server", ["card", "neither"]), ("ps-fleet", ["neither", "neither"]),
     ("v100", ["neither", "neither"])])
 def test_the_verdict_depends_on_the_free_cores(system, kinds):
     record, = verdicts([question(system=system)], (2, None))
@@ -59,16 +59,47 @@ def test_the_verdict_depends_on_the_free_cores(system, kinds):
 
 def test_cores_that_a_card_replaces():
     """With that many cores the host is as fast, with one less it is not."""
-    fleet = question(system="ps-fleet")
-    card = fastest(fleet, ("near-memory",))
-    replaced = cores_replaced(fleet, card)
-    assert 1 < replaced < 40
+    server = question()
+    card = fastest(server, ("near-memory",))
+    replaced = cores_replaced(server, card)
+    assert 8 < replaced < 40
 
     def host(cores):
-        few = Question(BAGS, fleet.system.changed(cores=cores), KNOWN, card=CARD)
-        return fastest(few, ("cpu", "parameter-servers")).seconds
+        few = Question(BAGS, server.system.with_free_cores(cores), KNOWN, card=CARD)
+        return fastest(few, ("cpu", "resident")).seconds
     assert host(replaced) <= card.seconds < host(replaced - 1)
-    assert cores_replaced(question(), near_memory(question())) is None
+    slow = question(kernel_parallel=0.1)
+    assert cores_replaced(slow, near_memory(slow)) is None
+
+
+def test_the_dense_part_has_the_free_cores_alone():
+    """Where the host trains, its FLOP/s follow its free cores; parameter servers keep theirs."""
+    whole = question(KAGGLE, "ps-fleet")
+    few = Question(KAGGLE, whole.system.with_free_cores(4), KNOWN)
+    assert few.machine.cpu_dense()["dense"] > 5 * whole.machine.cpu_dense()["dense"]
+    parts, all_parts = (PLACEMENTS["parameter-servers"](each).parts for each in (few, whole))
+    assert parts["update"] == all_parts["update"]
+    assert PLACEMENTS["cpu"](few).parts["update"] == pytest.approx(
+        10 * PLACEMENTS["cpu"](whole).parts["update"])
+
+
+def test_each_library_has_costs_of_its_own():
+    """Updates by hand on 40 cores of half speed: FBGEMM's, hotrow's, and PyTorch's fitted share."""
+    costs = {"cpu": (11 + 0.51 * 64) / 0.5, "resident": (31 + 0.28 * 64) / 0.5}
+    for name, cost in costs.items():
+        assert PLACEMENTS[name](question(KAGGLE)).parts["update"] == pytest.approx(
+            1e-9 * KAGGLE.step_lookups * cost / (40 * 0.5))
+    bags = Question(KAGGLE, systems.find("cpu-server"), KNOWN, framework="pytorch")
+    assert PLACEMENTS["cpu"](bags).parts["update"] == pytest.approx(
+        1e-9 * KAGGLE.step_lookups * (50 + 0.63 * 64) / (40 * 0.5 * 0.154))
+
+
+def test_hotrow_needs_no_gpu():
+    """On a server without one, its kernels on tables in memory are a placement."""
+    answer = recommend(question(workloads.find("m1")))
+    assert answer["kind"] == "software" and answer["without_card"] == "resident"
+    on_gpu = PLACEMENTS["resident"](question(KAGGLE, "v100")).parts
+    assert {"link", "host operators"} <= set(on_gpu) or on_gpu["dense"] > 0
 
 
 def test_software_is_a_verdict_of_its_own():
@@ -91,7 +122,8 @@ def test_copies_of_hot_rows_exchange_gradients(name):
 
 def test_one_gpu_may_train_alone():
     """Zion's GPUs exchange gradients through the host, which takes longer than this step."""
-    answer = recommend(question(KAGGLE, "zion"))
+    zion = systems.find("zion").with_free_cores(8)
+    answer = recommend(Question(KAGGLE, zion, KNOWN, card=CARD))
     assert answer["without_card"] == "gpu-tables on one GPU" and answer["kind"] == "neither"
     assert answer["seconds"] == PLACEMENTS["gpu-tables"](question(KAGGLE, "zion", gpus=1)).seconds
 
