@@ -2,6 +2,7 @@
 # make test      the test suite; `make quick` leaves out what builds or trains for long;
 #                `make test SINCE=main` runs the tests near the files that differ from main
 # make formal    every proof; `make test` runs those that take seconds
+# make cocotb    every unit beside its golden model in cocotb, on Verilator and Icarus: minutes
 # make docs      the documentation site in build/site; a warning is an error
 # make soak      a million rows moved at random through rough memory, RTL against model: minutes
 # make plan-soak ten million lookups planned at random, RTL against model: many minutes
@@ -17,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test quick formal soak plan-soak hostile coverage regress nightly route lint \
+.PHONY: demo test quick cocotb formal soak plan-soak hostile coverage regress nightly route lint \
 	docs generated clean prerequisites
 .DEFAULT_GOAL := test
 
@@ -34,6 +35,9 @@ quick: $(VENV)/.installed-dev
 formal: $(VENV)/.installed-formal
 	$(BIN)/python -m pytest tests/formal $(ARGS)
 
+cocotb: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/cocotb -m "not nightly" $(ARGS)
+
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.support.fuzz.soak $(ARGS)
 
@@ -46,7 +50,10 @@ coverage: $(VENV)/.installed-dev
 		$(BIN)/python -m coverage report && verilator_coverage --annotate build/coverage/lines \
 		build/coverage/*.dat
 
-plan-soak: $(VENV)/.installed-dev
+plan-cocotb: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/cocotb -m "not nightly" $(ARGS)
+
+soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.support.fuzz.plan_soak $(ARGS)
 
 regress: lint

@@ -1,11 +1,12 @@
-"""`hotrow generate`: Verilog, the register and command map, and the geometry of a preset."""
+"""`hotrow generate`: Verilog of a card with its register and command map, or of one unit."""
 
 import json
 import sys
 from pathlib import Path
 
-from .config import PRESETS, preset
+from .config import PRESETS, Config, preset
 from .contract.render import render
+from .units.catalog import LANES, UNITS, configured, unit
 
 FORMATS = ("xrt", "ipxact", "vivado", "nitefury")
 
@@ -13,12 +14,18 @@ FORMATS = ("xrt", "ipxact", "vivado", "nitefury")
 def generate(subparsers):
     """Add `hotrow generate`."""
     parser = subparsers.add_parser(
-        "generate", help="write the Verilog and the register and command map of a preset",
+        "generate", help="write the Verilog of a card or of one of its units",
         description="Write the Verilog of a preset, its geometry as JSON, and the register and "
-                    "command map as JSON, C header and Markdown. The same preset gives the same "
-                    "bytes.")
-    parser.add_argument("--preset", required=True, metavar="PRESET",
-                        help=f"one of {', '.join(PRESETS)}")
+                    "command map as JSON, C header and Markdown; or the Verilog of one unit for a "
+                    "design of your own, with its ports as JSON and Markdown. The same parameters "
+                    "give the same bytes.")
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--preset", metavar="PRESET", help=f"one of {', '.join(PRESETS)}")
+    chosen.add_argument("--unit", metavar="UNIT", help=f"one of {', '.join(UNITS)}")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings",
+                        help="a parameter, any number of times: one of hotrow_rtl.config.Config, "
+                             f"or lanes ({', '.join(map(str, LANES))}), for which bus_bytes is "
+                             "4 a lane")
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="DIR",
                         help="folder for the files, made if it does not exist")
     parser.add_argument("--format", choices=("map", *FORMATS), default="map",
@@ -35,14 +42,27 @@ def run(options) -> int:
     Raises
     ------
     ValueError
-        If the preset is unknown, or the output is a file.
+        If preset, unit or parameter is unknown, a value is out of its range, or the output is a
+        file.
     """
-    config, folder = preset(options.preset), options.output
+    folder, settings = options.output, parse_settings(options.settings)
+    if options.unit:
+        chosen = unit(options.unit)
+        config = chosen.config(settings)
+        if options.format != "map":
+            raise ValueError(f"--format {options.format} is for a card: use it with --preset")
+    else:
+        config = variant(options.preset, settings)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: -o needs the name of a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    print(f"emitting the Verilog of {config.name} ...", file=sys.stderr)
-    files, described = files_of(config, options.format)
+    print(f"emitting the Verilog of {options.unit or config.name} ...", file=sys.stderr)
+    if options.unit:
+        from .emit.unit import unit_files  # loads Amaranth
+
+        files, described = unit_files(chosen, config)
+    else:
+        files, described = files_of(config, options.format)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
     if options.json:
@@ -51,9 +71,42 @@ def run(options) -> int:
         return 0
     for name, text in files.items():
         print(f"{folder / name}  {len(text.encode()):,} bytes")
-    print(f"{config.lanes} lanes, {config.slots:,} slots, {config.counter_entries:,} counters, "
+    print(f"{summary(config, described)}, "
           f"{described['memory_bits']:,} bits in {len(described['memories'])} memories")
     return 0
+
+
+def summary(config: Config, described: dict) -> str:
+    """The main sizes of a card, or the parameters of a unit."""
+    if "unit" in described:
+        return ", ".join(f"{name} {value}" for name, value in described["parameters"].items())
+    return (f"{config.lanes} lanes, {config.slots:,} slots, "
+            f"{config.counter_entries:,} counters")
+
+
+def parse_settings(texts) -> dict[str, str]:
+    """Parameters and their values from texts such as "lanes=4".
+
+    Raises
+    ------
+    ValueError
+        If a text has no "=", or a parameter occurs twice.
+    """
+    settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--set {text}: expected NAME=VALUE, such as lanes=4")
+        if name in settings:
+            raise ValueError(f"--set {name} is given twice")
+        settings[name] = value
+    return settings
+
+
+def variant(name: str, settings: dict[str, str]) -> Config:
+    """A preset with some parameters set; it is called NAME-variant unless `name` is set."""
+    chosen = preset(name)
+    return configured(chosen, {"name": f"{name}-variant", **settings}) if settings else chosen
 
 
 def files_of(config, kind="map") -> tuple[dict[str, str], dict]:

@@ -11,7 +11,6 @@ from hotrow_boards.dram.controller import generate
 from hotrow_boards.dram.memory import DramMemory
 from hotrow_rtl.emit.component import to_verilog
 from hotrow_rtl.memory.axi import AXI4Read, AXI4Write
-from hotrow_rtl.primitives.ram import RAM_VERILOG
 
 from tests.boards.generators import needs_litedram
 from tests.boards.real_tools import real_tool
@@ -49,7 +48,7 @@ def test_an_sdram_at_its_pins(tmp_path):
         DramMemory(controller, [AXI4Read(**BUS)], [(AXI4Write(**BUS), True)]), "memory")
     ports = PORT.findall(re.search(r"^module memory\(.*?^endmodule", memory, re.M | re.S)[0])
     bench = BENCH.format(half=500 // clock_mhz, steps="\n".join(steps), **connections(ports))
-    for name, text in {"bench.v": bench, "memory.v": memory + RAM_VERILOG,
+    for name, text in {"bench.v": bench, "memory.v": memory,
                        "litedram.v": controller.verilog,
                        "models.v": "`timescale 1ns/100ps\n" + CELLS + CHIP}.items():
         (tmp_path / name).write_text(text)

@@ -1,6 +1,6 @@
 import pytest
+from hotrow_rtl.emit.component import to_verilog
 
-from tests.support.cosim.component import component_verilog
 from tests.support.pcie.bench import REGISTER_BITS, bridge
 
 
@@ -8,5 +8,5 @@ from tests.support.pcie.bench import REGISTER_BITS, bridge
 @pytest.mark.parametrize("bus_bytes", [pytest.param(8, marks=pytest.mark.long), 16])
 def test_pcie(simulate, bus_bytes):
     pytest.importorskip("cocotbext.pcie", reason="cocotbext-pcie is not installed")
-    simulate(component_verilog(bridge(bus_bytes), "bridge"), "bridge", "tb_pcie",
+    simulate(to_verilog(bridge(bus_bytes), "bridge"), "bridge", "tb_pcie",
              WIDTH=str(8 * bus_bytes), REGISTER_BITS=str(REGISTER_BITS))

@@ -33,7 +33,7 @@ LEVELS = {
         ("hotrow_rtl.lookup.planner", "hotrow_rtl.mover.bags"),
         ("hotrow_rtl.lookup.dispatch", "hotrow_rtl.mover"),
         ("hotrow_rtl.lookup",),
-        ("hotrow_rtl.top",),
+        ("hotrow_rtl.top", "hotrow_rtl.units"),
         ("hotrow_rtl.emit",),
         ("hotrow_rtl.export",),
         ("hotrow_rtl.cli",),
@@ -43,7 +43,7 @@ LEVELS = {
         ("hotrow_sim.golden", "hotrow_sim.litedram", "hotrow_sim.memory"),
         ("hotrow_sim.cycles",),
         ("hotrow_sim.model", "hotrow_sim.verilated"),
-        ("hotrow_sim.link", "hotrow_sim.pcie"),
+        ("hotrow_sim.bench", "hotrow_sim.link", "hotrow_sim.pcie"),
     ),
     "hotrow": (
         ("hotrow.contract",),
@@ -62,7 +62,7 @@ LEVELS = {
 NATIVE = "hotrow.kernels.compiler", "hotrow.kernels.native"  # which need the standard library only
 EXTRAS = ("hotrow.bench", "hotrow.command.terminal", "hotrow.ids", "hotrow.kernels",
           "hotrow.tables", "hotrow.torch", "hotrow.traces")
-WITHOUT_AMARANTH = ("hotrow_rtl.config", "hotrow_rtl.contract",
+WITHOUT_AMARANTH = ("hotrow_rtl.config", "hotrow_rtl.contract", "hotrow_rtl.units.catalog",
                     "hotrow_rtl.lookup.hashing.xorshift", "hotrow_sim.golden", "hotrow_sim.model")
 
 

@@ -4,7 +4,9 @@ import gc
 import re
 
 from amaranth.back import rtlil, verilog
+from amaranth.hdl import Const, Value
 
+from ..primitives.ram import RAM_MODULE, RAM_VERILOG
 from ..primitives.shared_module import ModuleCache
 
 # Multiplexers become expressions: in Icarus an `always @*` block whose inputs do not change at
@@ -32,12 +34,33 @@ class VerilogPlatform:
 
     ram_instances = True
 
-    def __init__(self):
-        self.shared_modules = ModuleCache()
+    def __init__(self, design: str):
+        self.shared_modules = ModuleCache(design)
+
+
+def flat_ports(component, separator="__") -> dict:
+    """The ports of a component by flat name, for `to_verilog`.
+
+    Members that are constant, such as the `ready` of a stream that is always ready, are no ports.
+
+    Parameters
+    ----------
+    component : Component
+    separator : str
+        Between the names of a path.
+
+    Returns
+    -------
+    dict of str to (Value, None)
+        Without a direction, which Amaranth derives from the drivers.
+    """
+    return {separator.join(map(str, path)): (Value.cast(value), None)
+            for path, _, value in component.signature.flatten(component)
+            if not isinstance(Value.cast(value), Const)}
 
 
 def to_verilog(component, name: str, ports=None) -> str:
-    """Verilog of a component and all modules below it, except the module of `Ram`.
+    """Verilog of a component and all modules below it, that of `Ram` included.
 
     Parameters
     ----------
@@ -45,14 +68,15 @@ def to_verilog(component, name: str, ports=None) -> str:
     name : str
         Of the top module.
     ports : dict or sequence, optional
-        See `amaranth.back.verilog.convert`.
+        See `amaranth.back.verilog.convert`; default `flat_ports(component)`.
 
     Raises
     ------
     ValueError
         If a port has no bits.
     """
-    platform = VerilogPlatform()
+    platform = VerilogPlatform(name)
+    ports = flat_ports(component) if ports is None else ports
     collecting = gc.isenabled()
     gc.disable()  # nearly all objects live as long as the design: searching them doubles the time
     try:
@@ -65,7 +89,8 @@ def to_verilog(component, name: str, ports=None) -> str:
     yosys = verilog.find_yosys(lambda version: version >= _YOSYS)
     modules = yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n{_PASSES}",
                         ignore_warnings=True)
-    return share_modules(modules.partition("\n")[2])  # without the version of Yosys
+    modules = share_modules(modules.partition("\n")[2])  # without the version of Yosys
+    return f"{modules}\n{RAM_VERILOG}" if f" {RAM_MODULE} #(" in modules else modules
 
 
 def refuse_zero_width(text: str) -> None:

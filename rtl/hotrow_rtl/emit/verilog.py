@@ -3,7 +3,6 @@
 from amaranth.hdl import Value
 
 from ..config import Config
-from ..primitives.ram import RAM_VERILOG
 from ..top import Top
 from .component import to_verilog
 
@@ -39,4 +38,4 @@ def emit(config: Config) -> str:
     """
     top = Top(config)
     return (f"// hotrow, configuration {config.name}: emitted by hotrow_rtl\n"
-            f"{to_verilog(top, TOP_MODULE, flat_ports(top))}\n{RAM_VERILOG}")
+            f"{to_verilog(top, TOP_MODULE, flat_ports(top))}")

@@ -11,7 +11,10 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 RAM_MODULE = "hotrow_ram"
+# Once for all texts of a design that have it.
 RAM_VERILOG = f"""\
+`ifndef HOTROW_RAM
+`define HOTROW_RAM
 module {RAM_MODULE} #(
   parameter WIDTH = 1, parameter DEPTH = 2, parameter ADDRESS = 1, parameter READS_OLD = 0,
   parameter PARTS = 1, parameter STYLE = "auto"
@@ -51,6 +54,7 @@ module {RAM_MODULE} #(
     end
   endgenerate
 endmodule
+`endif
 """
 
 

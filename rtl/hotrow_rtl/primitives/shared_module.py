@@ -29,14 +29,19 @@ def shared_instance(platform, component):
 class ModuleCache:
     """The shared modules of a design.
 
+    Parameters
+    ----------
+    design : str
+        Name of the top module, which the names of shared modules begin with.
+
     Attributes
     ----------
     rtlil : list of str
         RTLIL of each module and those below it.
     """
 
-    def __init__(self):
-        self.rtlil = []
+    def __init__(self, design: str):
+        self.design, self.rtlil = design, []
         self._modules = {}  # by class: [attributes, module name, clock and reset connections]
 
     def instance(self, component, platform):
@@ -51,7 +56,7 @@ class ModuleCache:
         module, clocks = next((shared for others, *shared in known if others == attributes),
                               (None, None))
         if module is None:
-            module = f"{type(component).__name__}{len(known) or ''}"
+            module = f"{self.design}.{type(component).__name__}{len(known) or ''}"
             clocks = self._emit(component, module, ports, platform)
             known.append((attributes, module, clocks))
         return Instance(module, **clocks, **{
@@ -62,7 +67,8 @@ class ModuleCache:
             component, name=module, platform=platform, emit_src=False,
             ports={name: (value, None) for name, (_, value) in ports.items()})
         self.rtlil.append(text)
-        body = re.search(rf"^module \\{module}$.*?^end$", text, re.MULTILINE | re.DOTALL)[0]
+        body = re.search(rf"^module \\{re.escape(module)}$.*?^end$", text,
+                         re.MULTILINE | re.DOTALL)[0]
         inputs = set(re.findall(r"^  wire .* input \d+ +\\(clk|rst)$", body, re.MULTILINE))
         clocks = {"clk": ("i_clk", ClockSignal()), "rst": ("i_rst", ResetSignal())}
         return dict(clocks[name] for name in inputs)

@@ -24,8 +24,6 @@ from hotrow_rtl.memory.region_check import RegionCheck
 from hotrow_rtl.primitives.ram import RAM_MODULE
 from hotrow_sim.verilated.build import cached_verilog
 
-from tests.support.cosim.component import component_verilog
-
 LARGEST_TEXT = 4_500_000  # bytes: a guard against modules that are emitted several times
 TINY = preset("tiny")
 MINUTES = pytest.mark.long, pytest.mark.nightly
@@ -179,7 +177,7 @@ def test_yosys_accepts_it(name, source):
 @pytest.mark.slow
 def test_checks_fail_on_broken_verilog(source):
     """The checks can fail: a signal with two drivers, and a missing module."""
-    text = component_verilog(RegionCheck(TINY), TOP_MODULE)
+    text = to_verilog(RegionCheck(TINY), TOP_MODULE)
     check(source(text))
     end = text.index("\nendmodule", text.index(f"module {TOP_MODULE}("))
     driven_twice = f"{text[:end]}\n  assign verdicts__valid = 1'h0;{text[end:]}"

