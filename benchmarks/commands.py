@@ -96,7 +96,7 @@ def _moves(names, name, what):
         return import_module(".moves", __package__).measure(name, options, steps)
 
     parser = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
-    shared.add_device(parser, moves=True)
+    shared.add_device(parser)
     own.add_moves(parser)
     shared.add_engine_threads(parser)
     if name in BAGS:

@@ -15,14 +15,12 @@ from hotrow.bench.options import device_of, engine_threads
 from hotrow.contract.errors import Error
 from hotrow.contract.geometry import preset
 from hotrow.memory.buffer import empty
-from hotrow_sim.litedram import dram_bytes
 
 from .move_kinds import KINDS
 
 ROUNDS = 7
 BEATS = 2**18  # per port, by default
 LARGEST_TABLE = 2**28  # bytes, by default
-SPARE_IN_DRAM, LISTED = 2**22, 16  # bytes for the rings, and for the lists of each moved row
 TABLE_ROWS = 2**20
 ELEMENT = np.dtype(np.float32)
 LEAST_ROW = 16  # bytes
@@ -114,19 +112,11 @@ def _work(kind, options, config):
     count = options.rows or BEATS * config.row_ports // -(-size // config.bus_bytes)
     count = max(1, count // bag) * bag
     least = count // bag if kind.distinct else 1
-    dram = dram_bytes(config) if options.memory == "litedram" else None
-    largest = dram // 2 if dram else LARGEST_TABLE
-    table_rows = options.table_rows or max(least, min(TABLE_ROWS, largest // size))
+    table_rows = options.table_rows or max(least, min(TABLE_ROWS, LARGEST_TABLE // size))
     if least > table_rows:
         raise Error(f"--moved-rows {count} of a table of {table_rows} rows would write a row "
                     "twice: raise --table-rows")
-    work = Work(kind, size, table_rows, count, bag, options.seed)
-    needed = (table_rows + kind.dense_rows(work)) * size + count * LISTED + SPARE_IN_DRAM
-    if dram and needed > dram:
-        raise Error(f"a table of {table_rows} rows and {count} moved rows of {size} bytes need "
-                    f"{needed} bytes, and the DRAM of --memory litedram has {dram}: lower "
-                    "--table-rows or --moved-rows")
-    return work
+    return Work(kind, size, table_rows, count, bag, options.seed)
 
 
 def _card(kind, options, config, work, expected):

@@ -10,8 +10,7 @@ def add_moves(parser):
     parser.add_argument("--moved-rows", type=positive, dest="rows",
                         help="rows to move; by default each port carries 2^18 beats")
     parser.add_argument("--table-rows", type=positive,
-                        help="rows of the table; default 2^20 in at most 256 MiB, with LiteDRAM in "
-                        "half of its DRAM")
+                        help="rows of the table; default 2^20 in at most 256 MiB")
     parser.add_argument("--ports", type=positive, help="row ports; default as in the preset")
     parser.add_argument("--outstanding", type=positive,
                         help="rows in flight per port; default as in the preset")

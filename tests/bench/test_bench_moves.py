@@ -2,15 +2,12 @@
 
 import json
 import re
-from argparse import Namespace
-from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
 from hotrow.command.cli import main
 from hotrow.kernels.compiler import find_compiler
 from hotrow_rtl.config import PRESETS
-from hotrow_sim.litedram import dram_bytes
 
 from benchmarks import moves
 from benchmarks.move_kinds import KINDS
@@ -73,30 +70,9 @@ def test_figures_of_bags(bench, kind, bag, rows, bags):
     assert libraries - {"memcpy"} == {"numpy", "torch"}
 
 
-@pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_default_rows_fit_the_memory(kind, name):
-    """Table and moved rows, of the shortest and the longest row, on one port and on most."""
-    most = min(8, PRESETS[name].bus_bytes // 8)
-    for ports, size in ((1, 16), (1, 64), (most, 64), (most, PRESETS[name].row_bytes)):
-        config = replace(PRESETS[name], row_ports=ports)
-        work = moves._work(KINDS[kind], Namespace(
-            row_bytes=size, bag=20, rows=None, table_rows=None, memory="litedram", seed=0), config)
-        total = (work.table_rows + KINDS[kind].dense_rows(work)) * size
-        assert total <= dram_bytes(config) - (4 << 20), "rings and lists need room, too"
-
-
-@pytest.mark.parametrize("more", [("--table-rows", 2_000_000), ("--moved-rows", 1_000_000)])
-def test_rows_beyond_the_dram_are_refused_before_anything_is_built(bench, more):
-    code, out, err = bench("gather", "--preset", "ecp5", "--memory", "litedram", *more)
-    assert code == 2 and not out and re.fullmatch(
-        r"hotrow: error: a table of \d+ rows .* the DRAM of --memory litedram has 67108864: lower "
-        r"--table-rows or --moved-rows\n", err)
-
-
 PAIRS = {"--preset": PRESETS, "--row-bytes": (16, 64, 4096), "--bag": (1, 7), "--ports": (1, 8),
          "--outstanding": (1, 1024), "--clock-mhz": (1, 2000), "--moved-rows": (1, 300),
-         "--table-rows": (1, 5000), "--memory": ("ddr3", "litedram"), "--latency": (1,),
+         "--table-rows": (1, 5000), "--memory": ("ddr3", "hbm"), "--latency": (1,),
          "--transport": ("model", "cpu", "sim:9"), "--threads": (2,), "--seed": (5,)}
 
 
@@ -149,11 +125,6 @@ def test_errors_teach(bench, arguments, message):
 def test_bad_options_end_with_2(bench, arguments):
     code, out, err = bench("gather", *arguments)
     assert code == 2 and not out and "hotrow: error" in err
-
-
-def test_a_controller_of_the_row_ports_says_nothing_of_lookups(bench):
-    code, out, err = bench("observe", "--memory", "litedram")
-    assert code == 2 and not out and "invalid choice: 'litedram'" in err
 
 
 def test_the_card_can_be_changed(bench):

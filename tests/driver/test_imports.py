@@ -40,7 +40,7 @@ LEVELS = {
     ),
     "hotrow_sim": (
         ("hotrow_sim.address_space", "hotrow_sim.native", "hotrow_sim.toolchain"),
-        ("hotrow_sim.golden", "hotrow_sim.litedram", "hotrow_sim.memory"),
+        ("hotrow_sim.golden", "hotrow_sim.memory"),
         ("hotrow_sim.cycles",),
         ("hotrow_sim.model", "hotrow_sim.verilated"),
         ("hotrow_sim.bench", "hotrow_sim.link", "hotrow_sim.pcie"),

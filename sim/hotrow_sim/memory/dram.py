@@ -126,7 +126,6 @@ def dram_timing(memory, clock_mhz, bus_bytes) -> DramTiming | None:
         If there is no such memory.
     """
     if memory not in MEMORIES:
-        raise ValueError(f"unknown memory {memory!r}: expected one of {', '.join(MEMORIES)}, "
-                         "or litedram with a Verilated device")
+        raise ValueError(f"unknown memory {memory!r}: expected one of {', '.join(MEMORIES)}")
     kind = MEMORIES[memory]
     return kind and kind(bus_bytes).timing(clock_mhz, bus_bytes)

@@ -10,15 +10,12 @@ import hotrow_rtl
 from hotrow_rtl.config import Config
 
 from .. import native
-from ..litedram import generate
 from ..toolchain import find_verilator
-from .compilation import FLAGS, LITEDRAM_SOURCES, SOURCES, compile_device
+from .compilation import FLAGS, SOURCES, compile_device
 from .progress import Progress
 
-_core = cache(generate)  # a second per call
 
-
-def device_library(config: Config, trace=False, litedram=False) -> Path:
+def device_library(config: Config, trace=False) -> Path:
     """Path of the device's shared library, built unless the cache has it.
 
     Parameters
@@ -26,8 +23,6 @@ def device_library(config: Config, trace=False, litedram=False) -> Path:
     config : Config
     trace : bool
         The library can record its signals, and is slower.
-    litedram : bool
-        A LiteDRAM controller serves the row ports.
 
     Raises
     ------
@@ -35,20 +30,17 @@ def device_library(config: Config, trace=False, litedram=False) -> Path:
         If Verilator or a C++ compiler is not installed.
     BuildError
         If one of them fails.
-    litedram.Unsuitable
-        If that controller does not fit the card.
     """
     verilator, compiler = find_verilator(), native.compiler()
     coverage = "HOTROW_COVERAGE" in os.environ
-    core = _core(config) if litedram else None
     progress = Progress(config.name)
     verilog = cached_verilog(config, progress)
     library = native.cached_file(
         config.name, (verilog, config, verilator.version, verilator.origin, compiler,
                       native.compiler_version(*compiler), FLAGS, trace, coverage,
-                      os.uname().machine, *SOURCES, *((core, *LITEDRAM_SOURCES) if core else ())),
+                      os.uname().machine, *SOURCES),
         lambda path: compile_device(
-            verilog, config, path, verilator, compiler, trace, progress, core, coverage))
+            verilog, config, path, verilator, compiler, trace, progress, coverage))
     progress.done()
     return library
 

@@ -7,7 +7,6 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ..litedram import dram_bytes
 from ..native import cached_file, compiler, compiler_version, run_tool
 from ..toolchain import find_verilator
 from .progress import Progress
@@ -15,10 +14,8 @@ from .progress import Progress
 TOP = "hotrow"
 HERE = Path(__file__).parent
 MEMORY = HERE.parent / "memory"
-LITEDRAM = HERE.parent / "litedram"
 HARNESS = HERE / "harness.cpp"
 SOURCES = (HARNESS, HERE / "memory_ports.hpp", *sorted(MEMORY.glob("*.hpp")))
-LITEDRAM_SOURCES = tuple(sorted(LITEDRAM.rglob("*.h*")))
 
 VERILATOR_FLAGS = (
     "-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "-Wno-fatal", "-Wno-lint",
@@ -32,7 +29,7 @@ SMALL_MODEL = 1_000_000  # bytes of C++; below, a second precompiled header cost
 FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, RUNS_ALWAYS, RUNS_ONCE, SMALL_MODEL)
 
 
-def compile_device(verilog, config, library, verilator, compiler, trace, progress, litedram=None,
+def compile_device(verilog, config, library, verilator, compiler, trace, progress,
                    coverage=False):
     """Compile Verilog text with the harness of the device.
 
@@ -50,8 +47,6 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
         The library can record its signals.
     progress : callable
         Receives a text at every step.
-    litedram : litedram.Core, optional
-        The controller of the row ports.
     coverage : bool
         The library counts the lines and toggles that it executes, and is slow.
 
@@ -69,13 +64,6 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
                  f"-DHOTROW_RESULT_PORTS={config.result_ports}",
                  f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
                  f"-DVM_COVERAGE={int(coverage)}", f"-I{MEMORY}"]
-        if litedram:
-            sources += _translate("litedram", litedram.verilog, folder, verilator)
-            for name, text in litedram.headers.items():
-                (folder / name).parent.mkdir(exist_ok=True)
-                (folder / name).write_text(text)
-            flags += ["-DHOTROW_LITEDRAM=1", f"-DHOTROW_LITEDRAM_BYTES={dram_bytes(config)}",
-                      f"-I{LITEDRAM}", f"-I{LITEDRAM / 'include'}"]
         _compile(sources, HARNESS, flags, folder, library, verilator, compiler, progress)
 
 
@@ -120,9 +108,8 @@ def model_library(name, top, verilog, harness, headers=()) -> Path:
 
 def _compile(sources, harness, flags, folder, library, verilator, compiler, progress):
     """Compile the result of `_translate` and link it with the harness."""
-    # The largest file first, so that no single file ends long after the others. A set, as both
-    # models of a device with a controller name the run-time library of Verilator.
-    sources = sorted({*sources, (harness, RUNS_ALWAYS)},
+    # The largest file first, so that no single file ends long after the others.
+    sources = sorted([*sources, (harness, RUNS_ALWAYS)],
                      key=lambda file: (-file[0].stat().st_size, file))
     if sum(path.stat().st_size for path, _ in sources) < SMALL_MODEL:
         sources = [(path, RUNS_ALWAYS) for path, _ in sources]

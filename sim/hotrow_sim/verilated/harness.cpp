@@ -3,7 +3,6 @@
 // One call simulates many cycles without Python.
 #include <memory>
 
-#include "bare.hpp"
 #include "memory_ports.hpp"
 #include "verilated.h"
 #if VM_TRACE
@@ -64,11 +63,7 @@ class Device {
  public:
   Device(const Behaviour* behaviours, const DramTiming* dram)
       : map(dram),
-#if HOTROW_LITEDRAM
-        ports({map, behaviours, controller_}),
-#else
         ports({map, behaviours}),
-#endif
         owned_(make_model()),
         context_(owned_->context),
         model_(owned_->top) {
@@ -84,11 +79,6 @@ class Device {
 
   // Pulse the reset input and reset the memory ports.
   void reset() {
-#if HOTROW_LITEDRAM
-    pull();
-    controller_.start();
-    mirror.forget();
-#endif
     ports.reset();
     ports.drive(model_);
     model_.s_axil_awvalid = model_.s_axil_wvalid = model_.s_axil_arvalid = 0;
@@ -111,28 +101,11 @@ class Device {
     ports.sample(model_);
     rise();
     ports.tick();
-#if HOTROW_LITEDRAM
-    controller_.cycle();
-    ports.served();
-#endif
     ports.drive(model_);
     settle();
     ++cycles;
   }
 
-#if HOTROW_LITEDRAM
-  // push(): copy host arrays to DRAM. pull(): copy rows written by the device back.
-  void push() {
-    mirror.push();
-    sample_controller();
-  }
-  void pull() {
-    const auto written = ports.take_written();
-    if (written.empty()) return;
-    mirror.pull(written);
-    sample_controller();
-  }
-#endif
 
   // Returns the AXI4-Lite response, or -1 without one.
   int write_register(uint32_t offset, uint32_t value) {
@@ -204,25 +177,10 @@ class Device {
   bool interrupt() const { return model_.__SYM__interrupt; }
 
   MemoryMap map;
-#if HOTROW_LITEDRAM
- private:
-  Controller controller_;
-
- public:
-  Mirror mirror{controller_};
-#endif
   MemoryPorts ports;
   uint64_t cycles = 0;  // since reset
 
  private:
-#if HOTROW_LITEDRAM
-  // The controller's clock advanced without the accelerator's.
-  void sample_controller() {
-    ports.served();
-    ports.drive(model_);
-    settle();
-  }
-#endif
 
   void rise() {
     model_.clk = 1;
@@ -259,41 +217,11 @@ API Device* hotrow_open(const Behaviour* behaviours, const DramTiming* dram) {
 API void hotrow_close(Device* device) { delete device; }
 API void hotrow_reset(Device* device) { device->reset(); }
 API int hotrow_map(Device* device, uint64_t base, uint64_t size, uint8_t* host, int writable) {
-  if (!device->map.map(base, size, host, writable != 0)) return 0;
-#if HOTROW_LITEDRAM
-  device->mirror.map(base, size, host, writable != 0);
-#endif
-  return 1;
+  return device->map.map(base, size, host, writable != 0);
 }
 API int hotrow_unmap(Device* device, uint64_t base) {
-#if HOTROW_LITEDRAM
-  device->mirror.unmap(base);
-#endif
   return device->map.unmap(base);
 }
-#if HOTROW_LITEDRAM
-API void hotrow_push(Device* device) { device->push(); }
-API void hotrow_pull(Device* device) { device->pull(); }
-// The requests of a bare master over the ports of another such controller.
-API uint64_t hotrow_bare(const BareBursts* reads, const BareBursts* writes, uint32_t outstanding,
-                         uint64_t most) {
-  MemoryMap none;
-  Controller controller;
-  controller.start();
-  std::vector<std::unique_ptr<LiteDramRead>> read_ports;
-  std::vector<std::unique_ptr<LiteDramWrite>> write_ports;
-  LiteDramRead* readers[HOTROW_ROW_PORTS];
-  LiteDramWrite* writers[HOTROW_ROW_PORTS];
-  for (size_t i = 0; i < HOTROW_ROW_PORTS; ++i) {
-    readers[i] = read_ports.emplace_back(new LiteDramRead(none, controller, i)).get();
-    writers[i] = write_ports.emplace_back(new LiteDramWrite(none, controller, i)).get();
-  }
-  return bare_requests(readers, writers, HOTROW_ROW_PORTS, reads, writes, outstanding, most, [&] {
-    controller.cycle();
-    for (size_t i = 0; i < HOTROW_ROW_PORTS; ++i) readers[i]->served(), writers[i]->served();
-  });
-}
-#endif
 API int hotrow_read_register(Device* device, uint32_t offset, uint32_t* value) {
   return device->read_register(offset, value);
 }

@@ -1,7 +1,6 @@
 // The ports of the memory, connected to the pins of the Verilated accelerator.
 //
-// The build defines HOTROW_BUS_BYTES, HOTROW_ROW_PORTS and HOTROW_RESULT_PORTS, and HOTROW_LITEDRAM
-// if that controller serves the row ports.
+// The build defines HOTROW_BUS_BYTES, HOTROW_ROW_PORTS and HOTROW_RESULT_PORTS.
 #pragma once
 
 #include <array>
@@ -11,9 +10,6 @@
 
 #include "Vhotrow.h"
 #include "memory_model.hpp"
-#if HOTROW_LITEDRAM
-#include "mirror.hpp"
-#endif
 
 namespace hotrow {
 
@@ -21,9 +17,6 @@ namespace hotrow {
 struct Parts {
   MemoryMap& map;
   const Behaviour* behaviours;
-#if HOTROW_LITEDRAM
-  Controller& controller;
-#endif
 };
 
 // A port of the memory model; `number` is its number in the C interface.
@@ -35,20 +28,6 @@ struct Modelled {
   }
 };
 
-#if HOTROW_LITEDRAM
-template <typename LiteDram>
-struct Controlled {  // the list port is port 0; two ports per row port follow
-  using Port = LiteDram;
-  static Port make(const Parts& parts, size_t number) {
-    return Port(parts.map, parts.controller, (number - 1) / 2);
-  }
-};
-using RowRead = Controlled<LiteDramRead>;
-using RowWrite = Controlled<LiteDramWrite>;
-#else
-using RowRead = Modelled<ReadPort>;
-using RowWrite = Modelled<WritePort>;
-#endif
 
 // The pins m_axi_NAME_* of a port: outputs of the accelerator, and outputs of the memory.
 #define HOTROW_READ_PINS(NAME, KIND)                                      \
@@ -98,7 +77,9 @@ using RowWrite = Modelled<WritePort>;
     }                                                                     \
   };
 
-#define HOTROW_ROW_PINS(N) HOTROW_READ_PINS(row##N, RowRead) HOTROW_WRITE_PINS(row##N, RowWrite)
+#define HOTROW_ROW_PINS(N)                     \
+  HOTROW_READ_PINS(row##N, Modelled<ReadPort>) \
+  HOTROW_WRITE_PINS(row##N, Modelled<WritePort>)
 #define HOTROW_RESULT_PINS(N) HOTROW_WRITE_PINS(result##N, Modelled<WritePort>)
 HOTROW_READ_PINS(list, Modelled<ReadPort>)
 HOTROW_EACH(HOTROW_ROW_PORTS, HOTROW_ROW_PINS)
@@ -131,23 +112,6 @@ class MemoryPorts {
   void reset() {
     each([](auto, auto& at) { at.port.reset(); });
   }
-#if HOTROW_LITEDRAM
-  // Sample the controller's responses of this cycle.
-  void served() {
-    each([](auto, auto& at) {
-      if constexpr (requires { at.port.served(); }) at.port.served();
-    });
-  }
-  // Bursts that the row ports wrote since the last call.
-  std::vector<LiteDramWrite::Burst> take_written() {
-    std::vector<LiteDramWrite::Burst> all;
-    each([&](auto, auto& at) {
-      if constexpr (requires { at.port.take_written(); })
-        for (const auto& burst : at.port.take_written()) all.push_back(burst);
-    });
-    return all;
-  }
-#endif
   Port& operator[](size_t number) {
     return *std::apply([](auto&... at) { return std::array<Port*, COUNT>{&at.port...}; },
                        attached_)[number];

@@ -4,22 +4,20 @@ import ctypes
 import time
 from functools import cache
 
-from hotrow_rtl.config import DEFAULT_PRESET, Config, log2
+from hotrow_rtl.config import DEFAULT_PRESET, Config
 from hotrow_rtl.config import preset as preset_config
 from hotrow_rtl.contract.encoding import QUEUES
 from hotrow_rtl.contract.registers import REGISTERS
 
 from ..address_space import AddressSpace, card_memory, check_attachable
-from ..litedram import dram_bytes
 from ..memory import Behaviour, Statistics, dram_timing
-from ..memory.bare import LIMIT, bare_cycles, bursts_of_ports
+from ..memory.bare import bare_cycles
 from .build import device_library
 from .waveform import write_signal_list
 
 FOREVER = (1 << 64) - 1
 CYCLES_PER_CALL = 4096  # some milliseconds; Python checks the time-out between calls
 POLL_INTERVAL = 16  # cycles between two reads of a register while waiting
-DOORBELLS = [REGISTERS[f"{queue.upper()}_TAIL"].offset for queue in QUEUES]
 COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"].offset for queue in QUEUES]
 
 
@@ -48,10 +46,6 @@ class Device:
         File for all signals, `.vcd`; a list of signals for GTKWave is written beside it.
     dram : DramTiming, optional
         Banks and channels, which all ports share.
-    litedram : bool
-        A LiteDRAM controller serves the row ports. Rows are then in its DRAM: a doorbell copies
-        changed bytes of the arrays there, and a read of COMPLETED copies written rows back. The
-        list and result ports access the arrays themselves, with `behaviour`.
 
     Attributes
     ----------
@@ -62,17 +56,15 @@ class Device:
     name = "sim"
     _device = None
 
-    def __init__(self, config: Config, behaviour, trace=None, dram=None, litedram=False):
+    def __init__(self, config: Config, behaviour, trace=None, dram=None):
         self.config, self.ports = config, port_names(config)
-        self._behaviour, self._dram, self._litedram = behaviour, dram, litedram
+        self._behaviour, self._dram = behaviour, dram
         self._trace = trace
         if trace is not None:
             write_signal_list(trace, config)
-        self._library = _load(str(device_library(config, trace is not None, litedram)), litedram)
-        widths = [config.host_address_width] + [log2(dram_bytes(config))] * litedram
-        self._space = AddressSpace(min(widths))
+        self._library = _load(str(device_library(config, trace is not None)))
+        self._space = AddressSpace(config.host_address_width)
         self._arrays = {}
-        self._completed = dict.fromkeys(COMPLETED, 0)  # last value read, by register
         each = [behaviour[name] if isinstance(behaviour, dict) else behaviour
                 for name in self.ports]
         structs = [one._as_struct() for one in each]
@@ -88,15 +80,10 @@ class Device:
         value = ctypes.c_uint32()
         self._check(self._library.hotrow_read_register(
             self._open(), offset, ctypes.byref(value)), offset)
-        if self._litedram and self._completed.get(offset, value.value) != value.value:
-            self._library.hotrow_pull(self._device)
-            self._completed[offset] = value.value
         return value.value
 
     def write_register(self, offset, value):
         """Write the 32-bit register at a byte offset."""
-        if self._litedram and offset in DOORBELLS:
-            self._library.hotrow_push(self._open())
         self._check(self._library.hotrow_write_register(self._open(), offset, value), offset)
 
     def attach(self, array, writable):
@@ -129,8 +116,6 @@ class Device:
             seen = self._library.hotrow_wait(
                 self._open(), COMPLETED[queue], completed, CYCLES_PER_CALL, POLL_INTERVAL)
             self._check(seen, COMPLETED[queue])
-            if seen and self._litedram:
-                self._library.hotrow_pull(self._device)
             if seen or time.monotonic() >= deadline:
                 return
 
@@ -170,15 +155,15 @@ class Device:
 
     def fail_range(self, port, address, size, response):
         """See `memory.ReadPort.fail_range`; `port` by name."""
-        self._library.hotrow_fail_range(self._open(), self._faulty(port), address, size, response)
+        self._library.hotrow_fail_range(self._open(), self._number(port), address, size, response)
 
     def fail_beat(self, port, index, response):
         """See `memory.ReadPort.fail_beat`; `port` by name."""
-        self._library.hotrow_fail_beat(self._open(), self._faulty(port), index, response)
+        self._library.hotrow_fail_beat(self._open(), self._number(port), index, response)
 
     def silence(self, port, first, end=FOREVER, accept=False):
         """See `memory.ReadPort.silence`; `port` by name, cycles counted since reset."""
-        self._library.hotrow_silence(self._open(), self._faulty(port), first, end, accept)
+        self._library.hotrow_silence(self._open(), self._number(port), first, end, accept)
 
     def statistics(self, port):
         """Totals of a port so far, a `memory.Statistics`; `port` by name."""
@@ -196,9 +181,6 @@ class Device:
         row_bytes : int
         """
         behaviour = self._behaviour
-        if self._litedram:
-            lists, _kept = bursts_of_ports((reads, writes), row_bytes, self.config.bus_bytes)
-            return self._library.hotrow_bare(*lists, self.config.outstanding, LIMIT)
         if isinstance(behaviour, dict):
             raise ValueError("expected one behaviour for all ports of the device, not one per port")
         return bare_cycles(
@@ -214,13 +196,6 @@ class Device:
                 found.append(f"{port}: {text.decode()}")
                 index += 1
         return found
-
-    def _faulty(self, port):
-        """Number of a port that supports fault injection."""
-        if self._litedram and port.startswith("row"):
-            raise ValueError(f"port {port!r} is served by LiteDRAM, which supports no faults and "
-                             "no silence")
-        return self._number(port)
 
     def _number(self, port):
         if port not in self.ports:
@@ -262,30 +237,27 @@ def open_transport(preset=DEFAULT_PRESET, config=None, latency=200, jitter=0, st
         signals for GTKWave, `.gtkw`, is written beside it.
     memory : str
         "ideal" serves every port at once. "ddr3" and "hbm" model banks and channels that all ports
-        share, at the preset's clock; latency and stalls add to their timing. "litedram" is a real
-        controller, also Verilated, at the row ports; the other parameters apply to the other ports.
+        share, at the preset's clock; latency and stalls add to their timing.
 
     Raises
     ------
     ToolMissing
         If Verilator or a C++ compiler is missing.
     ValueError
-        If there is no such preset or memory, a parameter is out of its range, or LiteDRAM does not
-        fit the card.
+        If there is no such preset or memory, or a parameter is out of its range.
     """
     config = preset_config(config or preset)
-    litedram = memory == "litedram"
-    dram = None if litedram else dram_timing(memory, config.clock_mhz, config.bus_bytes)
+    dram = dram_timing(memory, config.clock_mhz, config.bus_bytes)
     if behaviour is None:
         behaviour = Behaviour(latency=latency, jitter=jitter, stall_address=stall,
                               stall_data=stall, stall_response=stall,
                               out_of_order=reorder or memory == "hbm",  # channels differ
                               interleave=reorder, seed=seed)
-    return Device(config, behaviour, trace, dram, litedram)
+    return Device(config, behaviour, trace, dram)
 
 
 @cache
-def _load(path, litedram):
+def _load(path):
     """The library with the types of its functions."""
     library = ctypes.CDLL(path)
     pointer, u64, u32, u8 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint8
@@ -308,8 +280,6 @@ def _load(path, litedram):
         ("silence", None, (pointer, integer, u64, u64, integer)),
         ("statistics", None, (pointer, integer, pointer)),
         ("violation", text, (pointer, integer, u32)),
-        *((("push", None, (pointer,)), ("pull", None, (pointer,)),
-           ("bare", u64, (pointer, pointer, u32, u64))) if litedram else ()),
     ):
         function = getattr(library, f"hotrow_{name}")
         function.restype, function.argtypes = result, arguments

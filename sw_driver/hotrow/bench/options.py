@@ -13,8 +13,7 @@ from ..memory.transport import find_transport
 from ..traces import Trace, open_trace
 
 # Memories of `sim`, with their default latency in cycles.
-MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20, "litedram": 20}
-ROW_MEMORIES = ("litedram",)  # for the row ports only
+MEMORIES = {"ideal": 200, "ddr3": 20, "hbm": 20}
 _TIMEOUT = 3600.0  # seconds per command: simulation is slow, and the figures are cycles
 
 
@@ -51,20 +50,17 @@ def _installed(spec: str) -> str:
     return spec
 
 
-def add_device(parser: ArgumentParser, moves: bool = False) -> None:
-    """Add the options of the card; with `moves` those of a benchmark of the row ports."""
-    memories = {name: cycles for name, cycles in MEMORIES.items()
-                if moves or name not in ROW_MEMORIES}
+def add_device(parser: ArgumentParser) -> None:
+    """Add the options of the card."""
     shared.add_preset(parser)
     parser.add_argument("--transport", type=_installed, default="sim",
                         help="sim; model, whose cycles are formulas; or cpu, this machine's "
                              "cores, which claims no cycles")
-    parser.add_argument("--memory", choices=memories, default="ideal",
-                        help="memory at all ports of transport sim"
-                        + "; litedram: at its row ports" * moves)
+    parser.add_argument("--memory", choices=MEMORIES, default="ideal",
+                        help="memory at all ports of transport sim")
     parser.add_argument("--latency", type=positive,
                         help="cycles of that memory, for DRAM in addition to its own; default "
-                        + ", ".join(f"{cycles} ({name})" for name, cycles in memories.items()))
+                        + ", ".join(f"{cycles} ({name})" for name, cycles in MEMORIES.items()))
 
 
 def add_engine_threads(parser: ArgumentParser) -> None:

