@@ -4,7 +4,7 @@ from importlib import import_module
 
 from hotrow.bench import options as shared
 from hotrow.bench.cli import LOOKUPS, run
-from hotrow.command.options import positive, positives
+from hotrow.command.options import add_preset, positive, positives
 
 from . import options as own
 
@@ -51,10 +51,10 @@ def train(names):
 def host(names):
     """Add `hotrow bench host`."""
     parser = _on_trace(names, "host", "the host's time of a training step, compared with CPU "
-                       "libraries", rows=100_000)
+                       "libraries", device=add_preset, rows=100_000)
     own.add_host(parser)
-    parser.set_defaults(transport="model", preset="alveo-u55c",
-                        remark="time of this machine's processor, the device's own time left out")
+    parser.set_defaults(transport="cpu", preset="alveo-u55c",
+                        remark="time of this machine's processor, all threads")
 
 
 def gather(names):
@@ -78,13 +78,13 @@ def update(names):
            "steps of SGD on random rows of a table, with several gradients per row")
 
 
-def _on_trace(names, name, what, lookups=LOOKUPS, **rows):
+def _on_trace(names, name, what, lookups=LOOKUPS, device=shared.add_device, **rows):
     """Parser of a benchmark on the batches of a trace: a function in the module of its name."""
     def measure(options, trace, steps):
         return getattr(import_module(f".{name}", __package__), name)(options, trace, steps)
 
     parser = names.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
-    shared.add_device(parser)
+    device(parser)
     shared.add_trace(parser, lookups, **rows)
     parser.set_defaults(run=run, measure=measure)
     return parser

@@ -1,10 +1,7 @@
 """The processor's time of a training step by part, compared with CPU peers.
 
-With transport `cpu` the device is this machine's cores: the step is timed as it is, and the time of
-every thread counts. A simulated device takes time and the processor's caches that a card would not.
-So each mode runs twice: first with the simulation, which is recorded, and then with the recording
-in its place, which is timed; the time inside the calls of the transport is left out. Before each
-step, also of a peer, other work takes the caches.
+The device is this machine's cores, transport `cpu`, and the time of every thread counts. Before
+each step, also of a peer, other work takes the caches.
 """
 
 import time
@@ -13,9 +10,7 @@ from statistics import median
 
 import torch
 from hotrow.contract.errors import Error
-from hotrow.device import Device
 from hotrow.device import open as open_device
-from hotrow.memory.transport import open_transport
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, convert
 from hotrow.torch.collection.bag_calls import joined_bags
 from hotrow.torch.collection.collection import MODES
@@ -23,15 +18,13 @@ from hotrow.torch.optim.rules import OPTIMIZERS
 from torch import nn
 
 from .fbgemm import Absent, table_batched
-from .host_clock import DEVICE, TRANSPORT, PartClock, SortCounter
+from .host_clock import DEVICE, PartClock, SortCounter
 from .host_passes import passes
-from .replay import Recording, Replay
 
 CARD_SIDE = ("plan", "collect", "insert", "statistics")  # a run without a card has none of these
 TRAINER = ("forward", "backward", "update")
 AHEAD = 3  # batches that are prefetched
 _STAGES = {"exchange": "insert"}
-_TIMEOUT, _RING, _MEMORY_TIMEOUT = 300.0, 64, 1 << 20  # of the device
 
 
 def host(options, trace, steps) -> dict:
@@ -41,11 +34,7 @@ def host(options, trace, steps) -> dict:
         raise Error(f"--modes names some of {','.join(MODES)}, not {','.join(sorted(unknown))!r}")
     if options.threads:
         torch.set_num_threads(options.threads)
-    # Time of the thread leaves other processes out, but has no time of PyTorch's other threads.
-    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
-    if options.transport == "cpu":
-        clock = time.process_time
-        options.remark = "time of this machine's processor, all threads, nothing replayed"
+    clock = time.process_time
     steps.begin("making batches")
     timed = options.warm_up + options.steps
     batches = _batches(trace, options.batch, options.learning + timed + AHEAD)
@@ -101,13 +90,7 @@ def _mode(mode, options, cardinalities, learning, batches, clock):
     everything = mode, options, cardinalities, learning, batches, PartClock(clock)
     if mode == "resident":
         return _train(*everything)
-    if options.transport == "cpu":
-        with open_device("cpu", options.preset, threads=options.threads or 1) as device:
-            return _train(*everything, device)
-    recording = Recording(open_transport(options.transport, preset=options.preset))
-    with Device(recording, _TIMEOUT, _RING, _MEMORY_TIMEOUT) as device:
-        _train(*everything, device)
-    with Device(Replay(recording.tape, recording.name), _TIMEOUT, _RING, _MEMORY_TIMEOUT) as device:
+    with open_device("cpu", options.preset, threads=options.threads or 1) as device:
         return _train(*everything, device)
 
 
@@ -133,8 +116,7 @@ def _train(mode, options, cardinalities, learning, batches, parts, device=None):
                 collection.observe(batch)
             collection.learn()
         if mode != "resident":
-            calls = ("wait",) if options.transport == "cpu" else TRANSPORT
-            parts.wrap(collection.store.device.transport, calls, DEVICE)
+            parts.wrap(collection.store.device.transport, ("wait",), DEVICE)
             parts.wrap(collection.store.statistics, ("planned", "moved"), "statistics")
             parts.wrap(collection.store, ("take",), "plan")
             parts.wrap(collection.store.host, ("write_after",), "insert")
@@ -200,7 +182,7 @@ def _steps(mode, model, collection, options, batches, parts, sorts):
         if number >= options.warm_up:
             each.append(parts.seconds)
             counts.append(sorts.count - sorted_before)
-    host = CARD_SIDE + TRAINER + (DEVICE,) * (options.transport == "cpu")
+    host = (*CARD_SIDE, *TRAINER, DEVICE)
     total = {name: 1e3 * median(sum(step[part] for part in chosen) for step in each)
              for name, chosen in (("host_ms", host), ("card_side_ms", CARD_SIDE),
                                   ("trainer_ms", TRAINER), ("device_ms", (DEVICE,)))}

@@ -85,9 +85,7 @@ def add_host(parser):
     parser.add_argument("--converted", action="store_true",
                         help="a model of one nn.EmbeddingBag per table, converted")
     parser.add_argument("--threads", type=positive,
-                        help="of PyTorch, default all cores, and of transport cpu, default 1; "
-                             "1 counts time of the thread, more the wall clock, transport cpu "
-                             "time of all threads")
+                        help="of PyTorch, default all cores, and of the card, default 1")
 
 
 def sets_of(what, entries, per_set) -> int:

@@ -7,7 +7,6 @@ counts. The card's cycles are simulated, and its rate is projected to a clock. T
 transport `cpu`, is measured like the other planners of the machine, in the same run.
 """
 
-import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -19,14 +18,13 @@ from hotrow.bench.options import device_of, engine_threads
 from hotrow.contract.errors import Error
 from hotrow.contract.geometry import Preset
 from hotrow.contract.geometry import preset as preset_of
-from hotrow.kernels.compiler import find_compiler
 
 from . import plan_native
 from .options import sets_of
-from .plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
+from .plan_check import Planned, check, retired_by, steps_of
 
 ROUNDS = 3
-LARGEST_TOTAL = 2**28  # rows of all tables: every planner of the CPU keeps an array over them
+LARGEST_TOTAL = 2**28  # rows of all tables: the planner of the CPU keeps an array over them
 PLANNER_LANES = 0.5  # of the card's lanes, at least one
 RESULT_BYTES = 4, 12, 12  # of PLAN's lists: per lookup, per row to be fetched and written back
 COUNTED = ("lfu", "freq")  # policies that read the access counters
@@ -60,32 +58,24 @@ def plan(options, trace, steps) -> dict:
     steps.begin("checking the plans")
     sound, counts = check(rows, planned, config.slots, past, future, trace.rows)
     agrees = sound and counts["held_evictions"] == 0
-    seconds, baselines = {}, {}
-    for name, make in _cpu_planners().items():
-        make = partial(make, trace.rows, config.slots, max(map(len, rows)))
-        seconds[name] = _seconds(make, rows, past, future, steps.begin(name, ROUNDS))
-        agreed, baselines[name] = _check_cpu(make, rows, config.slots, past, future, trace.rows)
-        agrees &= agreed
-    rates = {name: card["lookups"] / least for name, least in seconds.items()}
-    if engine_threads(options):
-        compared = _compared(card["lookups_per_s"], rates)
-        compared["over_cpp"] = compared["ratio"].get("c++")
-    else:
-        compared = _projected(options, config, workload, card, counts, rates)
+    make = partial(plan_native.NativePlanner, plan_native.load(), trace.rows, config.slots,
+                   max(map(len, rows)))
+    seconds = _seconds(make, rows, past, future, steps.begin("c++", ROUNDS))
+    agreed, baseline = _check_cpu(make, rows, config.slots, past, future, trace.rows)
+    agrees &= agreed
+    compared = ({} if engine_threads(options)
+                else _projected(options, config, workload, card, counts))
+    rate = compared.get("lookups_per_s_projected") or card["lookups_per_s"]
+    cpu_rate = card["lookups"] / seconds
     return card | counts | {
         "batch": batch, "window_rows": window_rows, "room": config.slots / window_rows,
         "bypassed_share": counts["bypasses"] / counts["unique"],
         "agrees": agrees,
-    } | compared | {"baselines": [{"planner": name} | found for name, found in baselines.items()]}
+    } | compared | {"cpu_lookups_per_s": cpu_rate, "over_cpp": rate / cpu_rate,
+                    "baseline": baseline}
 
 
-def _compared(rate, rates):
-    """The rates of this machine's planners, and how many times theirs the card's is."""
-    return {"cpu_lookups_per_s": rates,
-            "ratio": {name: rate / other for name, other in rates.items()}}
-
-
-def _projected(options, config, workload, card, counts, rates):
+def _projected(options, config, workload, card, counts):
     """Rates of a card with a clock, and of the links to it."""
     clock = options.clock_mhz or config.clock_mhz
     projected = card["lookups_per_cycle"] * clock * 1e6
@@ -102,7 +92,7 @@ def _projected(options, config, workload, card, counts, rates):
         "link_bytes_per_s_projected": (filled + left) / card["cycles"] * clock * 1e6,
         "link_lookups_per_s_projected": {
             name: carried / busier for name, carried in LINKS.items()} if busier else {},
-    } | _compared(projected, rates)
+    }
 
 
 def planner_of(options) -> Preset:
@@ -241,29 +231,18 @@ def _run(device, batches, policy, past, future, advance):
     return [future.result() for future in marks], plans
 
 
-def _cpu_planners():
-    """Planners of this machine by name."""
-    planners = {"numpy": NumpyPlanner, "torch": TorchPlanner}
-    if find_compiler() is None:
-        print("no C++ compiler: without the planner of C++ (install g++, or set CXX)",
-              file=sys.stderr)
-        return planners
-    return planners | {"c++": partial(plan_native.NativePlanner, plan_native.load())}
-
-
 def _seconds(make, rows, past, future, advance):
     """Sum of the least time of every step."""
     wanted = steps_of(len(rows), future)
-    converted = _converted(make, rows)
     least = np.full(len(wanted), np.inf)
     for _ in range(ROUNDS):
         planner = make()
         for at, (step, batch) in enumerate(wanted):
             started = time.perf_counter()
             if step == "mark":
-                planner.mark(converted[batch], batch)
+                planner.mark(rows[batch], batch)
             else:
-                planner.plan(converted[batch], batch, retired_by(batch, past))
+                planner.plan(rows[batch], batch, retired_by(batch, past))
             least[at] = min(least[at], time.perf_counter() - started)
         advance()
     return float(least.sum())
@@ -271,22 +250,12 @@ def _seconds(make, rows, past, future, advance):
 
 def _check_cpu(make, rows, slots, past, future, total):
     """Whether the plans of a planner of this machine hold, and their counts."""
-    planner, converted, planned = make(), _converted(make, rows), []
+    planner, planned = make(), []
     for step, batch in steps_of(len(rows), future):
         if step == "mark":
-            planner.mark(converted[batch], batch)
+            planner.mark(rows[batch], batch)
         else:
-            found = planner.plan(converted[batch], batch, retired_by(batch, past))
-            planned.append(Planned(*(np.asarray(each).copy() for each in (
-                found.slots, found.fills, found.evicted))))
+            found = planner.plan(rows[batch], batch, retired_by(batch, past))
+            planned.append(Planned(found.slots.copy(), found.fills.copy(), found.evicted.copy()))
     sound, counts = check(rows, planned, slots, past, future, total)
     return sound and counts["held_evictions"] == 0, counts
-
-
-def _converted(make, rows):
-    """The batches in the planner's type."""
-    if make.func is not TorchPlanner:
-        return rows
-    import torch
-
-    return [torch.from_numpy(each) for each in rows]

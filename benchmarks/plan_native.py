@@ -1,4 +1,8 @@
-"""The planner's work as a C++ program of one core, built by the system's compiler."""
+"""The planner's work as a C++ program of one core, built by the system's compiler.
+
+An array holds the slot of each row: there is no hash and no set. The victim is the least recent of
+all slots, the card's of those of two sets.
+"""
 
 import ctypes
 from pathlib import Path
@@ -6,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from hotrow.kernels import compiler
 
-from .plan_cpu import Planned
+from .plan_check import Planned
 
 SOURCE = Path(__file__).with_name("plan_native.cpp")
 _ARRAY = np.ctypeslib.ndpointer(np.int64, flags="C_CONTIGUOUS")
@@ -32,17 +36,18 @@ def load():
 
 
 class NativePlanner:
-    """A planner with the calls of `NumpyPlanner`.
+    """Plans batches: LRU with holds.
 
     Parameters
     ----------
     library : ctypes.CDLL
         Returned by `load`.
     rows, slots, longest : int
+        Rows of all tables, slots of the trainer, lookups of the longest batch.
     """
 
     def __init__(self, library, rows, slots, longest):
-        self._library, self._longest = library, longest
+        self._library = library
         self._planner = library.planner_make(rows, slots)
         self._results = [np.empty(longest, np.int64) for _ in range(3)]
         self._counts = np.empty(2, np.int64)
@@ -51,10 +56,12 @@ class NativePlanner:
         self._library.planner_free(self._planner)
 
     def mark(self, rows, batch):
+        """Hold the rows that have slots for a coming batch."""
         self._library.planner_mark(self._planner, rows, len(rows), batch)
 
     def plan(self, rows, batch, retired) -> Planned:
-        """Plan a batch; the next call overwrites the arrays."""
+        """Give slots to the rows of a batch; evict no row that a batch after `retired` needs. The
+        next call overwrites the arrays."""
         slots, fills, evicted = self._results
         self._library.planner_plan(self._planner, rows, len(rows), batch, retired, slots, fills,
                                    evicted, self._counts)

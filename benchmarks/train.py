@@ -20,7 +20,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from .fbgemm import Absent
 from .host_clock import DEVICE, TRANSPORT, PartClock
-from .live_tensors import Watch
 from .train_baselines import count, fae, filled, ranked_rows, static_cache
 from .train_modes import MODES, Mode, hot_share
 from .train_peers import PEERS
@@ -100,20 +99,19 @@ class _Arena:
         if rule.state:
             tables.rows.state.fill_(rule.initial)
         model = self._model()
-        watch = Watch(model.parameters())
         made = (Mode(kind, model, tables, rule, options, self.ranked.get(kind))
                 if isinstance(kind, str) else kind(model, tables, rule))
         with made as contender:
             contender.learn(self.learning)
             first = contender.name not in records
             record = records.setdefault(contender.name, {"rates": [], "own": [], "simulated": []})
-            seconds, own, simulated, results = self._steps(contender, watch if first else None)
+            seconds, own, simulated, results = self._steps(contender)
             record["rates"].append(options.steps / seconds)
             record["own"].append(1e3 * own / options.steps)
             record["simulated"].append(1e3 * simulated / options.steps)
             if first:
                 contender.flush()
-                self._describe(record, contender, watch, results)
+                self._describe(record, contender, results)
 
     def _model(self):
         torch.manual_seed(self.options.seed)
@@ -134,18 +132,15 @@ class _Arena:
             optimizer.step()
             yield self.clock() - started
 
-    def _steps(self, contender, watch):
+    def _steps(self, contender):
         """Run all steps; return the seconds after the warm-up, those without and of the simulation,
         and the StepResults."""
-        announced, end = 0, watch and contender.watch(watch.look)
-        clock = PartClock(self.clock)
+        announced, clock = 0, PartClock(self.clock)
         if contender.device is not None and not self.options.workers:
             clock.wrap(contender.device.transport, TRANSPORT, DEVICE)
         results, started, began = [], time.perf_counter(), self.clock()
         for number, samples in enumerate(self.batches):
             if number == self.options.warm_up:
-                if end:
-                    end()
                 clock.seconds.clear()
                 started, began = time.perf_counter(), self.clock()
             while announced < min(len(self.batches), number + contender.ahead + 1):
@@ -156,11 +151,10 @@ class _Arena:
         return (time.perf_counter() - started, self.clock() - began - simulated, simulated,
                 results[self.options.warm_up:])
 
-    def _describe(self, record, contender, watch, results):
+    def _describe(self, record, contender, results):
         timed = self.batches[self.options.warm_up:]
         lookups = sum(each.lookups for each in results)
-        slot_bytes, cached = contender.slot_bytes(), contender.slots is not None
-        trainer_bytes = watch.peak + (self.table_bytes if contender.in_tables else 0)
+        cached = contender.slots is not None
         record |= {
             "name": contender.name, "kind": contender.kind, "slots": contender.slots,
             "warmed_rows": contender.warmed,
@@ -169,8 +163,7 @@ class _Arena:
             if contender.name.startswith("hotline") else None,
             "rows_moved": sum(each.rows_moved for each in results),
             "link_bytes": sum(each.link_bytes for each in results),
-            "trainer_bytes": trainer_bytes, "slot_bytes": slot_bytes or None,
-            "trainer_over_slots": trainer_bytes / slot_bytes if slot_bytes else None,
+            "slot_bytes": contender.slot_bytes() or None,
             "metadata_bits_per_slot": contender.metadata_bits(),
             "loss": sum(log_loss(samples.label, each.logits)
                         for samples, each in zip(timed, results, strict=True)) / len(results),

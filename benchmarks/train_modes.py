@@ -82,7 +82,7 @@ class Mode:
 
     def __init__(self, name, model, tables, rule, options, ranked=None):
         self.name, self.tables, self.device, self.warmed = name, tables, None, None
-        self._stage, self._ranked = None, ranked
+        self._ranked = ranked
         self._hotline = name == "hotline" or ranked is not None
         if name == "resident":
             self.trainer, self.ahead = CollectionTrainer(model, tables, rule), 0
@@ -93,12 +93,11 @@ class Mode:
             if self._hotline:
                 self._hot_rows = options.hot_rows
                 self.trainer, self.ahead = CollectionTrainer(
-                    model, tables, rule, self.device, "hotline", before=self._before), 0
+                    model, tables, rule, self.device, "hotline"), 0
             else:
                 self.trainer = CollectionTrainer(
                     model, tables, rule, self.device, name, policy=options.policy,
-                    depth=options.depth, look_ahead=options.look_ahead, workers=options.workers,
-                    before=self._before)
+                    depth=options.depth, look_ahead=options.look_ahead, workers=options.workers)
                 self.ahead = options.depth - 1 + options.look_ahead
         except BaseException:
             self.device.close()
@@ -150,21 +149,6 @@ class Mode:
 
     def flush(self):
         self.trainer.flush()
-
-    def watch(self, look):
-        """Call `look` when most tensors are alive: with staged gradients, and with fetched rows."""
-        handle = self.trainer.dense_optimizer.register_step_pre_hook(look)
-        self._stage = look
-
-        def end():
-            handle.remove()
-            self._stage = None
-
-        return end
-
-    def _before(self, stage, _number):
-        if stage == "insert" and self._stage is not None:
-            self._stage()
 
     def metadata_bits(self):
         """Bits of host memory per slot in addition to its row: float, or None without slots."""

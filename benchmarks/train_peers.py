@@ -55,9 +55,6 @@ class Peer:
     def flush(self):
         """There is nothing to write back."""
 
-    def watch(self, look):
-        return self.dense_optimizer.register_step_pre_hook(look).remove
-
     def metadata_bits(self):
         return None
 

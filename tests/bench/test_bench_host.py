@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 import torch
 from hotrow.command.cli import main
-from hotrow.contract.errors import Error
-from hotrow.device import Device
-from hotrow.memory.buffer import empty
-from hotrow.memory.transport import open_transport
 
 from benchmarks.host_clock import DEVICE, PartClock, SortCounter
-from benchmarks.replay import Recording, Replay
 
 SMALL = ["--preset", "tiny", "--tables", "2", "--rows", "100", "--batch", "8", "--dim", "4",
          "--warm-up", "1", "--steps", "2", "--learning", "1", "--threads", "1"]
@@ -92,25 +87,6 @@ def test_sorts_are_counted():
     assert sorts.count == counted + 1
 
 
-def plan_and_gather(transport, ids):
-    """Results of a plan and a gather."""
-    with Device(transport, 10.0, 8, 0) as device:
-        weights = empty((50, 4), "float32")
-        weights[:] = np.arange(50)[:, None]
-        device.register_table(weights)
-        plan = device.plan(ids)
-        return plan.slots.tolist(), device.gather(plan.fills).tolist()
-
-
-def test_a_recorded_device_is_replayed():
-    recording, ids = Recording(open_transport("model", preset="tiny")), np.array([[3], [7], [3]])
-    expected = plan_and_gather(recording, ids)
-    assert expected[1] == [[3] * 4, [7] * 4]
-    assert plan_and_gather(Replay(recording.tape, "replay"), ids) == expected
-    with pytest.raises(Error, match="the run is not the recorded one"):
-        Device(Replay(recording.tape[1:], "replay"), 10.0, 8, 0)
-
-
 FIELDS = {"host_ms", "card_side_ms", "trainer_ms", "fbgemm_ms", "embedding_bag_ms",
           "host_over_fbgemm", "card_side_us_per_1000_lookups", "sorts"}
 
@@ -136,22 +112,16 @@ def test_several_modes_are_a_list(bench):
     resident, cached = result["modes"]
     assert resident["card_side_ms"] == resident["device_ms"] == 0 < cached["card_side_ms"]
     code, text, err = bench("--modes", "resident,scratchpipe")
-    assert code == 0 and "hotrow bench host" in text and "device's own time left out" in err
+    assert code == 0 and "hotrow bench host" in text and "all threads" in err
 
 
-def test_the_card_in_software_is_timed_as_it_is(bench, monkeypatch):
-    def refuse(*_):
-        raise AssertionError("recorded or replayed")
-
-    monkeypatch.setattr("benchmarks.host.Recording", refuse)
-    monkeypatch.setattr("benchmarks.host.Replay", refuse)
+def test_the_time_of_all_threads_counts(bench, monkeypatch):
     ticks = iter(range(10**9))
     monkeypatch.setattr("time.process_time", lambda: next(ticks))
-    code, result, _ = bench("--transport", "cpu", "--modes", "scratchpipe", "--json")
+    code, result, _ = bench("--modes", "scratchpipe", "--json")
     assert code == 0 and result["transport"] == "cpu" and next(ticks) > 100
     assert result["host_ms"] == pytest.approx(  # medians of two steps
         result["card_side_ms"] + result["trainer_ms"] + result["device_ms"])
-    assert "nothing replayed" in bench("--transport", "cpu", "--modes", "scratchpipe")[2]
 
 
 def test_without_fbgemm(bench, monkeypatch):

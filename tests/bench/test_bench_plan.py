@@ -1,4 +1,4 @@
-"""`hotrow bench plan`: every planner of this machine against dictionaries, and what is reported."""
+"""`hotrow bench plan`: the planner of this machine against dictionaries, and what is reported."""
 
 import json
 import re
@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from hotrow.command.cli import main
-from hotrow.kernels.compiler import find_compiler
 
 from benchmarks import plan_native
-from benchmarks.plan_cpu import NumpyPlanner, Planned, TorchPlanner, check, retired_by, steps_of
+from benchmarks.plan_check import Planned, check, retired_by, steps_of
 
 SMALL = ["--preset", "tiny", "--tables", "3", "--rows", "1000", "--batch", "64",
          "--lookups", "2000"]
@@ -29,34 +27,20 @@ def bench(capsys):
     return run
 
 
-@pytest.fixture(params=["numpy", "torch", "c++"])
-def planner(request):
-    """A planner of this machine, and its name."""
-    size = ROWS, SLOTS, 200
-    if request.param == "numpy":
-        return NumpyPlanner(*size), np.asarray
-    if request.param == "torch":
-        return TorchPlanner(*size), torch.from_numpy
-    if find_compiler() is None:
-        pytest.skip("no C++ compiler")
-    return plan_native.NativePlanner(plan_native.load(), *size), np.asarray
-
-
 def drawn(seed, count=30):
     rng = np.random.default_rng(seed)
     return [(ROWS * rng.random(int(rng.integers(1, 200))) ** 2).astype(np.int64)
             for _ in range(count)]
 
 
-def planned(planner, convert, batches):
-    found = []
+def planned(batches):
+    planner, found = plan_native.NativePlanner(plan_native.load(), ROWS, SLOTS, 200), []
     for step, batch in steps_of(len(batches), FUTURE):
         if step == "mark":
-            planner.mark(convert(batches[batch]), batch)
+            planner.mark(batches[batch], batch)
         else:
-            plan = planner.plan(convert(batches[batch]), batch, retired_by(batch, PAST))
-            found.append(Planned(*(np.asarray(each).copy() for each in (
-                plan.slots, plan.fills, plan.evicted))))
+            plan = planner.plan(batches[batch], batch, retired_by(batch, PAST))
+            found.append(Planned(plan.slots.copy(), plan.fills.copy(), plan.evicted.copy()))
     return found
 
 
@@ -82,9 +66,9 @@ def least_recent(batches):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_planners_of_this_machine_are_sound(planner, seed):
+def test_the_planner_of_this_machine_is_sound(seed):
     batches = drawn(seed)
-    plans = planned(*planner, batches)
+    plans = planned(batches)
     sound, counts = check(batches, plans, SLOTS, PAST, FUTURE, ROWS)
     assert sound and counts["held_evictions"] == 0
     assert counts["unique"] == sum(len(np.unique(rows)) for rows in batches)
@@ -102,7 +86,7 @@ def test_planners_of_this_machine_are_sound(planner, seed):
 ], ids=["another's slot", "a row not fetched", "a held row evicted", "one slot for all"])
 def test_a_wrong_plan_is_told(spoil):
     batches = drawn(5)
-    plans = planned(NumpyPlanner(ROWS, SLOTS, 200), np.asarray, batches)
+    plans = planned(batches)
     plans[7] = spoil(plans[7], plans[6])
     sound, counts = check(batches, plans, SLOTS, PAST, FUTURE, ROWS)
     assert not sound or counts["held_evictions"]
@@ -120,15 +104,11 @@ def test_figures_add_up(bench, policy):
     assert result["fills"] > result["bypasses"] and result["evictions"]
     assert result["link_bytes"] == 64 * (
         result["fills"] + result["evictions"] + result["bypasses"])
-    assert {each["unique"] for each in result["baselines"]} == {result["unique"]}
-    assert result["ratio"].keys() == result["cpu_lookups_per_s"].keys() >= {"numpy", "torch"}
+    assert result["baseline"]["unique"] == result["unique"]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_machines_cores_claim_no_cycles(bench, threads):
-    pytest.importorskip("hotrow.transports.cpu")
-    if find_compiler() is None:
-        pytest.skip("no C++ compiler")
     model = bench(*SMALL, *MODEL, "--json")[1]
     code, result, _ = bench(*SMALL, "--transport", "cpu", "--threads", threads, "--json")
     assert code == 0 and result["agrees"] and result["threads"] == threads
@@ -140,8 +120,8 @@ def test_the_machines_cores_claim_no_cycles(bench, threads):
     seconds = sum(result["lookups"] / 2 / result[f"{kind}_lookups_per_s"]
                   for kind in ("mark", "plan"))
     assert seconds == pytest.approx(result["seconds"])
-    assert result["over_cpp"] == result["ratio"]["c++"] == pytest.approx(
-        result["lookups_per_s"] / result["cpu_lookups_per_s"]["c++"])
+    assert result["over_cpp"] == pytest.approx(
+        result["lookups_per_s"] / result["cpu_lookups_per_s"])
     assert not [name for name in result if "cycle" in name or "projected" in name]
 
 
@@ -169,12 +149,6 @@ def test_a_card_of_other_sizes(bench):
     assert code == 0 and result["slots"] == 1024
     links = result["link_lookups_per_s_projected"]
     assert links["pcie gen4 x16"] == pytest.approx(2 * links["pcie gen3 x16"])
-
-
-def test_without_a_compiler(bench, monkeypatch):
-    monkeypatch.setattr("benchmarks.plan.find_compiler", lambda: None)
-    code, result, err = bench(*SMALL, *MODEL, "--json")
-    assert code == 0 and "no C++ compiler" in err and "c++" not in result["ratio"]
 
 
 @pytest.mark.parametrize("arguments, message", [
