@@ -12,14 +12,13 @@ from hotrow.ids import Expiry, IdMap, LeastCount, Probability, initial_rows
 from hotrow.ids.log import ADMITTED, EVENT, EXPIRED, EventLog
 from hotrow.ids.map import _checksum
 from hotrow.ids.policies import check_policies
-from hotrow.kernels.library import library
 
 from tests.ids.followed_map import pairs
 
 
 @pytest.mark.parametrize("load", [0.95, 1.0])
-def test_a_full_map_loses_none(passes, load):
-    rows = 50_001 if passes == "native" else 2_001
+def test_a_full_map_loses_none(load):
+    rows = 50_001
     ids = np.arange(rows - 1, dtype=np.uint64) << np.uint64(40)
     ids = np.random.default_rng(1).permutation(ids)[:int(load * (rows - 1))]
     tested = IdMap(rows)
@@ -30,11 +29,11 @@ def test_a_full_map_loses_none(passes, load):
     assert (one_more.rows[0] > 0, one_more.refused) == ((True, 0) if load < 1 else (False, 1))
 
 
-def test_threads_give_equal_maps(passes):
+def test_threads_give_equal_maps():
     draw = np.random.default_rng(3)
     maps = [IdMap(3000, LeastCount(2, 4096), Expiry(age=4, below=2, every=3), 9, threads)
             for threads in (1, 2, 7)]
-    for _ in range(8 if passes == "native" else 3):
+    for _ in range(8):
         ids = draw.zipf(1.2, 5000).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         for each in maps:
             each.done(each.batch)
@@ -44,7 +43,7 @@ def test_threads_give_equal_maps(passes):
     assert all((states[0][name] == state[name]).all() for state in states for name in state)
 
 
-def test_twenty_times_as_many_ids_as_rows(passes, tmp_path):
+def test_twenty_times_as_many_ids_as_rows(tmp_path):
     """The cap holds, batches in flight keep their rows, and a resumed run hits as often."""
     rows, in_flight, tested, resumed = 400, 4, [], []
     draw = np.random.default_rng(4)
@@ -69,7 +68,7 @@ def test_twenty_times_as_many_ids_as_rows(passes, tmp_path):
     assert tested == resumed and min(tested[50:]) > 0 and refused
 
 
-def test_an_id_takes_the_row_of_a_lower_count_only(passes, tmp_path):
+def test_an_id_takes_the_row_of_a_lower_count_only(tmp_path):
     """Of 128 rows a scan frees two: the second is not for less than the count that it had."""
     ids = IdMap(129, LeastCount(1, 1 << 16), Expiry(below=1, every=1000))
     for count in range(3, 131):
@@ -85,7 +84,7 @@ def test_an_id_takes_the_row_of_a_lower_count_only(passes, tmp_path):
         assert batch.rows[0] and not len(batch.expired_ids) and len(each) == 128
 
 
-def test_a_row_is_freed_once_one_lacks(passes):
+def test_a_row_is_freed_once_one_lacks():
     """A scan frees two of 128 rows, and no scan is made while every id finds a row."""
     ids = IdMap(129, expiry=Expiry())
     for part in np.split(np.arange(128), 4):
@@ -99,8 +98,6 @@ def test_a_row_is_freed_once_one_lacks(passes):
 
 def test_memory_of_a_row_and_of_an_event():
     """24 bytes an event, until the log forgets it."""
-    if library() is None:
-        pytest.skip("no C++ compiler is installed")
     rows = 200_001
     keys = np.arange(rows - 1, dtype=np.uint64) << np.uint64(20)
     tracemalloc.start()
@@ -187,12 +184,12 @@ def test_what_is_no_id_is_refused(ids):
 
 @pytest.mark.parametrize("ids", [[], np.zeros((0, 3), np.int32),
                                  torch.zeros(2, 0, dtype=torch.int64)])
-def test_a_batch_without_ids_is_a_batch(passes, ids):
+def test_a_batch_without_ids_is_a_batch(ids):
     tested = IdMap(5)
     assert tested.plan(ids).rows.shape == np.shape(ids) and tested.batch == 1
 
 
-def test_integers_of_all_widths_are_the_same_ids(passes):
+def test_integers_of_all_widths_are_the_same_ids():
     tested = IdMap(9)
     rows = tested.plan(np.array([[-1, 3]], np.int8)).rows
     for kind in (np.int16, np.int32, np.int64):
@@ -244,7 +241,7 @@ def test_a_number_of_a_state_that_cannot_be_is_refused(name, value):
         IdMap.from_state(changed | {"crc": _checksum(changed)})
 
 
-def test_a_map_takes_memory_for_its_ids_and_not_for_its_rows(passes):
+def test_a_map_takes_memory_for_its_ids_and_not_for_its_rows():
     """A small file cannot ask for much."""
     ids = IdMap(1 << 24, LeastCount(1, width=8))
     ids.plan([1, 2, 3])

@@ -22,7 +22,7 @@ def check(groups, slots):
 
 
 @pytest.mark.parametrize("integers", [torch.int32, torch.int64])
-def test_numbers_in_order_of_first_appearance(passes, integers):
+def test_numbers_in_order_of_first_appearance(integers):
     grouper = Grouper(300)
     for seed, count in enumerate((0, 1, 7, 1000, 1000, 40)):
         generator = torch.Generator().manual_seed(seed)
@@ -30,27 +30,27 @@ def test_numbers_in_order_of_first_appearance(passes, integers):
         check(grouper.group(slots), slots)
 
 
-def test_a_batch_by_samples_counts_feature_after_feature(passes):
+def test_a_batch_by_samples_counts_feature_after_feature():
     ids = torch.randint(0, 50, (40, 7), dtype=torch.int32)
     check(Grouper(50).group(ids.T), ids.T)
     check(Grouper(50).group(ids[::2, 1:5].T), ids[::2, 1:5].T)
 
 
 @pytest.mark.parametrize("wrong", [-1, 50, 1 << 31, -(1 << 40)])
-def test_a_slot_out_of_range_is_named(passes, wrong):
+def test_a_slot_out_of_range_is_named(wrong):
     slots = torch.arange(40)
     slots[33] = wrong
     with pytest.raises(Error, match=f"lookup 33 has slot {wrong}: expected 0 to 49"):
         Grouper(50).group(slots)
 
 
-def test_only_integers(passes):
+def test_only_integers():
     with pytest.raises(Error, match="expected int32 or int64"):
         Grouper(50).group(torch.zeros(3))
 
 
 @pytest.mark.parametrize("count", [0, 1, 255, 1000])
-def test_keys_are_numbered_by_first_appearance(passes, count):
+def test_keys_are_numbered_by_first_appearance(count):
     rng = np.random.default_rng(count)
     keys = rng.integers(0, 1 << 63, count, np.uint64)
     keys[count // 2:] = rng.permutation(keys)[:count - count // 2]

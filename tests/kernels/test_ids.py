@@ -8,7 +8,7 @@ ROWS = torch.tensor([10, 20, 5])
 
 @pytest.mark.parametrize("integers", [torch.int32, torch.int64])
 @pytest.mark.parametrize("flat_integers", [torch.int32, torch.int64])
-def test_dense_ids_are_written_feature_after_feature(passes, integers, flat_integers):
+def test_dense_ids_are_written_feature_after_feature(integers, flat_integers):
     wide = (torch.rand(30, 5) * torch.tensor([10, 20, 5, 1, 1])).to(integers)
     for ids in (wide[:, :3], wide[::2, :3], wide[:, :3].T.contiguous().T):
         flat, wrong = flatten_ids(ids, ROWS, dtype=flat_integers)
@@ -16,14 +16,14 @@ def test_dense_ids_are_written_feature_after_feature(passes, integers, flat_inte
         assert torch.equal(flat, ids.T.reshape(-1).to(flat_integers))
 
 
-def test_bags_of_ids_are_checked(passes):
+def test_bags_of_ids_are_checked():
     counts = torch.tensor([4, 0, 3])
     flat, wrong = flatten_ids(torch.tensor([9, 0, 3, 3, 4, 0, 1]), ROWS, counts)
     assert wrong == -1
     assert flat.tolist() == [9, 0, 3, 3, 4, 0, 1]
 
 
-def test_features_in_another_order(passes):
+def test_features_in_another_order():
     order, counts = [2, 0, 1], torch.tensor([4, 1, 3])
     bags = torch.tensor([9, 0, 3, 3, 19, 4, 0, 1])
     flat, wrong = flatten_ids(bags, ROWS[order], counts, torch.int32, order)
@@ -35,7 +35,7 @@ def test_features_in_another_order(passes):
 
 
 @pytest.mark.parametrize("value", [-1, 5, 1 << 31, -(1 << 35)])
-def test_the_first_wrong_id_is_found(passes, value):
+def test_the_first_wrong_id_is_found(value):
     ids = torch.zeros(30, 3, dtype=torch.int64)
     ids[7, 2] = ids[2, 2] = value
     assert flatten_ids(ids, ROWS)[1] == 62
@@ -43,7 +43,7 @@ def test_the_first_wrong_id_is_found(passes, value):
     assert flatten_ids(ids.T.reshape(-1), ROWS, counts)[1] == 62
 
 
-def test_every_row_up_to_the_limits(passes):
+def test_every_row_up_to_the_limits():
     ids = torch.tensor([[0, 0, 0], [9, 19, 4]])
     assert flatten_ids(ids, ROWS)[1] == -1
     for feature in range(3):
@@ -52,7 +52,7 @@ def test_every_row_up_to_the_limits(passes):
         assert flatten_ids(beyond, ROWS)[1] == 2 * feature + 1
 
 
-def test_features_that_do_not_fit_are_refused(passes):
+def test_features_that_do_not_fit_are_refused():
     with pytest.raises(Error, match="expected ids of 3 features"):
         flatten_ids(torch.zeros(4, 2, dtype=torch.int64), ROWS)
     with pytest.raises(Error, match="expected ids of 3 features"):

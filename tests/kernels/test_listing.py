@@ -8,7 +8,7 @@ from hotrow.kernels.listing import locate_rows, select_rows
 GROUP_OF, FIRST = np.array([0, 1, 0], np.int32), np.array([0, 0, 100], np.int64)
 
 
-def test_rows_of_a_group(passes):
+def test_rows_of_a_group():
     table, row = np.array([2, 1, 0, 2], np.uint64), np.array([5, 6, 7, 8], np.uint64)
     keys = table << np.uint64(32) | row
     found = select_rows(keys, np.array([3, 4, 9, 8], np.uint32), GROUP_OF, FIRST, 0, 8)
@@ -20,7 +20,7 @@ def test_rows_of_a_group(passes):
                     GROUP_OF, FIRST, 0, 8)
 
 
-def test_tables_of_flat_rows(passes):
+def test_tables_of_flat_rows():
     first = np.array([0, 100, 300])
     found = locate_rows(torch.tensor([5, 100, 99, 302, 299, 0]), first, 7)
     assert found.tolist() == [[5, 7], [0, 8], [99, 7], [2, 9], [199, 8], [0, 7]]
@@ -29,7 +29,7 @@ def test_tables_of_flat_rows(passes):
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_rows_in_slots(passes, dtype):
+def test_rows_in_slots(dtype):
     held, dirty = torch.full((6,), -1, dtype=dtype), torch.zeros(6, dtype=torch.bool)
     assert mark_dirty(dirty, torch.tensor([4, 9, 0, 6], dtype=dtype)).tolist() == [9, 6]
     assert dirty.tolist() == [True, False, False, False, True, False]

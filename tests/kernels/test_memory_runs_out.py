@@ -3,16 +3,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from hotrow.kernels import compiler, library
+from hotrow.kernels import compiler
 
 HERE = Path(__file__).parent
 
 
 def test_memory_that_runs_out_is_an_error(tmp_path):
     """In every call that takes memory, at every allocation, in helper threads as well."""
-    if library.library() is None:
-        pytest.skip("no C++ compiler is installed")
     failing = tmp_path / "failing.so"
     subprocess.run([*compiler.required(), "-O1", "-shared", "-fPIC", "-o", failing,
                     HERE / "failing_new.cpp"], check=True)

@@ -1,13 +1,11 @@
 """Which library is used: a wheel's, the cache's, or none."""
 
 import platform
-import warnings
 
 import hotrow
 import pytest
 from hotrow.contract.errors import Error
 from hotrow.kernels import compiler, library, native
-from hotrow.transports.cpu import FEWEST_SLOTS
 
 V2 = native._X86_64["x86-64-v2"]
 V3 = V2 | native._X86_64["x86-64-v3"]
@@ -16,7 +14,7 @@ x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x8
 
 
 def forget():
-    for found in (native._loaded, native.warn_of, library.library):
+    for found in (native._loaded, library.library):
         found.cache_clear()
 
 
@@ -32,7 +30,6 @@ def small(tmp_path, monkeypatch):
     monkeypatch.setattr(native, "headers", lambda: [])
     monkeypatch.setattr(native, "_SHIPPED", tmp_path / "lib")
     monkeypatch.setenv("HOTROW_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("HOTROW_KERNELS", raising=False)
     forget()
     yield tmp_path / "lib"
     forget()
@@ -134,20 +131,9 @@ def test_a_checkout_compiles_at_first_use(small, capfd):
     assert "compiling" not in capfd.readouterr().err
 
 
-def test_one_warning_without_library_and_compiler(small, monkeypatch):
-    """The golden model serves as device, and PyTorch runs the passes."""
+def test_one_error_without_library_and_compiler(small, monkeypatch):
     lose_compiler(monkeypatch)
     assert not native.about()[0] and "install g++" in native.about()[1]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for _ in range(2):
-            with hotrow.open(slots=64) as device:
-                assert device.geometry.slots >= 64
-            assert library.library() is None
-            library.library.cache_clear()
-        with hotrow.open() as device:
-            assert device.geometry.slots == FEWEST_SLOTS, "a golden model is slow"
-    (warning,) = caught
-    assert "install g++" in str(warning.message)
-    with pytest.raises(hotrow.TransportError, match="slots must be"):
-        hotrow.open(slots=0)
+    for call in hotrow.open, library.library:
+        with pytest.raises(Error, match=r"install g\+\+"):
+            call()

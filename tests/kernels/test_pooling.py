@@ -29,7 +29,7 @@ def divisor(layout):
 @pytest.mark.parametrize("kind", ["sum", "mean", "weighted"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("dim", DIMS)
-def test_pools_as_the_trainer_does(passes, dim, dtype, kind):
+def test_pools_as_the_trainer_does(dim, dtype, kind):
     generator = torch.Generator().manual_seed(dim)
     rows = draw_rows(generator, SLOTS, dim + 3, dtype)[:, :dim]
     integers = torch.int32 if dim % 3 else torch.int64
@@ -42,7 +42,7 @@ def test_pools_as_the_trainer_does(passes, dim, dtype, kind):
 
 @pytest.mark.parametrize("kind", ["sum", "mean", "weighted"])
 @pytest.mark.parametrize("dim", DIMS)
-def test_sums_gradients_as_the_trainer_does(passes, dim, kind):
+def test_sums_gradients_as_the_trainer_does(dim, kind):
     generator = torch.Generator().manual_seed(dim)
     slots, lengths = draw_bags(generator, FEATURES, SAMPLES, SLOTS)
     weights = torch.randn(len(slots), generator=generator) if kind == "weighted" else None
@@ -61,14 +61,14 @@ def test_sums_gradients_as_the_trainer_does(passes, dim, kind):
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_change_no_bit(passes, threads, monkeypatch):
+def test_threads_change_no_bit(threads, monkeypatch):
     monkeypatch.setattr("hotrow.kernels.pooling.threads_for", lambda _: threads)
     for kind in ("sum", "mean", "weighted"):
-        test_pools_as_the_trainer_does(passes, 16, torch.float32, kind)
-        test_sums_gradients_as_the_trainer_does(passes, 16, kind)
+        test_pools_as_the_trainer_does(16, torch.float32, kind)
+        test_sums_gradients_as_the_trainer_does(16, kind)
 
 
-def test_dense_batches_take_slots_with_any_strides(passes):
+def test_dense_batches_take_slots_with_any_strides():
     generator = torch.Generator().manual_seed(1)
     rows, ids = draw_rows(generator, SLOTS, 16), torch.randint(0, SLOTS, (SAMPLES, FEATURES))
     layout = BagLayout(FEATURES, SAMPLES, 16)
@@ -78,7 +78,7 @@ def test_dense_batches_take_slots_with_any_strides(passes):
     assert same_bits(pool_bags(rows, ids.T.int(), layout), expected)
 
 
-def test_sums_lie_at_the_columns(passes):
+def test_sums_lie_at_the_columns():
     generator = torch.Generator().manual_seed(2)
     rows, slots = draw_rows(generator, SLOTS, 4), torch.randint(0, SLOTS, (2, SAMPLES))
     layout = BagLayout(2, SAMPLES, 4, columns=torch.tensor([9, 1]), width=14)
@@ -94,7 +94,7 @@ def test_sums_lie_at_the_columns(passes):
     assert same_bits(sums, plain)
 
 
-def test_given_memory_is_used(passes):
+def test_given_memory_is_used():
     layout, slots = BagLayout(1, 6, 4), torch.tensor([2, 2, 1, 2, 0, 1])
     memory = torch.full((9, 4), torch.nan)
     sums, finite = sum_gradients(torch.ones(6, 4), Grouper(3).group(slots), layout, out=memory)
@@ -104,7 +104,7 @@ def test_given_memory_is_used(passes):
 
 @pytest.mark.parametrize("dim", [3, 16, 24])
 @pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
-def test_a_gradient_that_is_not_finite(passes, dim, wrong):
+def test_a_gradient_that_is_not_finite(dim, wrong):
     slots = torch.randint(0, SLOTS, (200,))
     for sample, element in ((0, 0), (199, dim - 1), (77, dim // 2)):
         gradients = torch.full((200, dim), 1e38)
@@ -115,12 +115,12 @@ def test_a_gradient_that_is_not_finite(passes, dim, wrong):
         assert not sum_gradients(gradients, groups, BagLayout(1, 200, dim))[1]
 
 
-def test_a_sum_that_overflows_is_not_finite(passes):
+def test_a_sum_that_overflows_is_not_finite():
     groups = Grouper(2).group(torch.tensor([1, 1]))
     assert not sum_gradients(torch.full((2, 4), 3e38), groups, BagLayout(1, 2, 4))[1]
 
 
-def test_nothing_to_look_up(passes):
+def test_nothing_to_look_up():
     nothing = torch.empty(0, dtype=torch.int64)
     layout = BagLayout(2, 3, 4, torch.zeros(6, dtype=torch.int64))
     assert torch.equal(pool_bags(torch.ones(4, 4), nothing, layout), torch.zeros(3, 8))
@@ -129,7 +129,7 @@ def test_nothing_to_look_up(passes):
     assert pool_bags(torch.ones(4, 4), nothing, BagLayout(2, 0, 4)).shape == (0, 8)
 
 
-def test_what_does_not_fit_is_refused(passes):
+def test_what_does_not_fit_is_refused():
     rows, slots = torch.ones(10, 4), torch.arange(6)
     with pytest.raises(Error, match="lookup 5 has slot 10: expected 0 to 9"):
         pool_bags(rows, torch.tensor([0, 1, 2, 3, 4, 10]), BagLayout(2, 3, 4))
@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_refused(passes):
         pool_bags(rows, slots, BagLayout(2, 3, 4, torch.ones(1, dtype=torch.int64).expand(6)))
 
 
-def test_sums_of_batches_are_added(passes):
+def test_sums_of_batches_are_added():
     grouper, first, second = Grouper(9), torch.tensor([5, 2, 8]), torch.tensor([2, 1])
     sums, more = torch.randn(3, 20), torch.randn(2, 20)
     rows, total, finite = merge_sums(grouper, first, sums, second, more)
@@ -164,7 +164,7 @@ def test_sums_of_batches_are_added(passes):
 
 
 @pytest.mark.parametrize("dim", [3, 16])
-def test_gradients_in_blocks(passes, dim):
+def test_gradients_in_blocks(dim):
     torch.manual_seed(dim)
     blocks = [torch.randn(7, dim), torch.randn(dim, 7).T, torch.randn(7, 2 * dim)[:, dim:]]
     slots = torch.randint(0, 9, (21,), dtype=torch.int32)

@@ -13,7 +13,7 @@ ROWS, TRAINED = 60, 40
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("dim", [1, 2, 3, 13, 16, 24, 32, 64, 100, 128])
-def test_updates_as_the_trainer_does(passes, dim, rule, dtype):
+def test_updates_as_the_trainer_does(dim, rule, dtype):
     generator = torch.Generator().manual_seed(dim)
     rows = draw_rows(generator, ROWS, dim + 5, dtype)[:, :dim]
     state = None
@@ -37,7 +37,7 @@ def test_updates_as_the_trainer_does(passes, dim, rule, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", [SGD, RowwiseAdagrad, Adagrad])
-def test_a_rate_of_zero_keeps_the_sign_of_zeros(passes, kind, dtype):
+def test_a_rate_of_zero_keeps_the_sign_of_zeros(kind, dtype):
     """As a warm-up begins: each pair of signs of a row's zero and its gradient."""
     rule, rows = kind(0.0), torch.tensor([0.0, -0.0]).repeat_interleave(16)[None].to(dtype)
     gradients = torch.tensor([1.0, -1.0] * 16)[None]
@@ -49,18 +49,18 @@ def test_a_rate_of_zero_keeps_the_sign_of_zeros(passes, kind, dtype):
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_threads_change_no_bit(passes, monkeypatch, rule):
+def test_threads_change_no_bit(monkeypatch, rule):
     monkeypatch.setattr("hotrow.kernels.updating.threads_for", lambda _: 3)
-    test_updates_as_the_trainer_does(passes, 16, rule, torch.float32)
+    test_updates_as_the_trainer_does(16, rule, torch.float32)
 
 
-def test_a_rate_may_be_a_tensor(passes):
+def test_a_rate_may_be_a_tensor():
     rows, rule = torch.ones(4, 3), SGD(torch.tensor(0.5))
     update_rows(rows, torch.tensor([2]), torch.ones(1, 3), rule)
     assert rows.tolist() == [[1.0] * 3, [1.0] * 3, [0.5] * 3, [1.0] * 3]
 
 
-def test_narrow_rows_round_to_nearest_even(passes):
+def test_narrow_rows_round_to_nearest_even():
     """Each bf16 and fp16 value, stepped by all that ties or almost ties."""
     for dtype in DTYPES[1:]:
         bits = torch.arange(-1 << 15, 1 << 15).to(torch.int16)
@@ -83,13 +83,13 @@ class Halving(Rule):
         return weights / 2, None
 
 
-def test_other_rules_work(passes):
+def test_other_rules_work():
     rows = torch.ones(3, 2)
     update_rows(rows, torch.tensor([1]), torch.ones(1, 2), Halving(1.0))
     assert rows.tolist() == [[1, 1], [0.5, 0.5], [1, 1]]
 
 
-def test_nothing_changes_where_a_slot_is_no_row(passes):
+def test_nothing_changes_where_a_slot_is_no_row():
     for wrong in (10, -1, 1 << 40):
         rows = torch.ones(10, 4)
         with pytest.raises(Error, match=f"row 1 to be updated has slot {wrong}: expected 0 to 9"):
@@ -97,8 +97,7 @@ def test_nothing_changes_where_a_slot_is_no_row(passes):
         assert torch.equal(rows, torch.ones(10, 4))
 
 
-def test_what_does_not_fit_is_refused(monkeypatch):
-    monkeypatch.delenv("HOTROW_KERNELS", raising=False)
+def test_what_does_not_fit_is_refused():
     rows, slots = torch.ones(10, 4), torch.arange(2)
     with pytest.raises(Error, match=r"expected gradients float32\[2, 4\]"):
         update_rows(rows, slots, torch.ones(2, 3), SGD(1.0))
@@ -109,7 +108,7 @@ def test_what_does_not_fit_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("dim", [1, 16, 19])
-def test_first_row_that_is_not_finite(passes, dim):
+def test_first_row_that_is_not_finite(dim):
     gradients = torch.full((50, dim), 3e38)
     assert first_not_finite(gradients) == -1
     for row, value in ((40, torch.nan), (30, -torch.inf), (3, torch.inf)):

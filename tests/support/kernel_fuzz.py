@@ -1,22 +1,18 @@
-"""Random calls of every compiled pass, right and wrong ones: equal to PyTorch's, or refused.
+"""Random calls of every compiled pass, right and wrong ones: done, or refused.
 
 `python -m tests.support.kernel_fuzz` runs in a process with a sanitizer; see `test_sanitizers`.
 Arguments have sizes of 0, every integer dtype, numbers out of range, lengths that do not add up,
-repeated rows, strides, and several threads. A call must end as its reference does: with the same
-bits, or with an `Error`.
+repeated rows, strides, and several threads.
 """
 
 import argparse
-import os
-import sys
 from collections import Counter
 
 import numpy as np
 import torch
 from hotrow.contract.errors import Error
-from hotrow.ids import index as id_index
 from hotrow.ids.map import Expiry, IdMap, LeastCount
-from hotrow.kernels import copying, grouping, ids, library, listing, pages, pooling, updating
+from hotrow.kernels import copying, grouping, ids, listing, pages, pooling, updating
 from hotrow.operands.integers import numbered
 from hotrow.torch import SGD, Adagrad, RowwiseAdagrad
 
@@ -247,7 +243,7 @@ def number(draw):
 
 
 def map_ids(draw):
-    """A map of ids: the compiled index beside the one by a dict."""
+    """A map of ids."""
     rows, among = 2 + draw.size(), draw.choice((5, 60))
     admission = draw.choice((None, LeastCount(2, width=64)))
     expiry = draw.choice((None, Expiry(age=2), Expiry(below=2, every=2)))
@@ -271,21 +267,8 @@ PASSES = (flatten, group, pool, sums, update, finite, copy, assign, mark, place,
           read, number, map_ids)
 
 
-def same(one, other):
-    if isinstance(one, Error) or isinstance(other, Error):
-        return isinstance(one, Error) and isinstance(other, Error)
-    return all(np.array_equal(_bits(a), _bits(b)) for a, b in zip(one, other, strict=True))
-
-
-def _bits(value):
-    if isinstance(value, torch.Tensor):
-        value = torch.where(torch.isnan(value), 0, value) if value.is_floating_point() else value
-        return value.contiguous().view(torch.uint8).numpy() if value.numel() else value.shape
-    return value
-
-
 def main():
-    """Run the cases; exit 1 with the first seed whose outcomes differ."""
+    """Run the cases; exit 1 with the first seed that ends otherwise."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
@@ -295,30 +278,17 @@ def main():
     if options.threads > 1:  # however small a batch is
         for module in (pooling, updating, copying):
             module.threads_for = lambda _: options.threads
-    os.environ["HOTROW_KERNELS"] = "native"
-    library.library.cache_clear()
-    native, absent = library.library(), None
-    if native is None:
-        sys.exit("the compiled passes were not built")
     refused = Counter()
     for seed in range(options.seed, options.seed + options.cases):
         made = PASSES[seed % len(PASSES)]
-        found = []
-        for loaded in (native, absent):
-            for module in (ids, grouping, pooling, updating, copying, listing, pages, id_index):
-                module.library = lambda loaded=loaded: loaded
-            library.library = lambda loaded=loaded: loaded
-            torch.manual_seed(seed)
-            call = made(Draw(seed))
-            try:
-                found.append(call())
-            except Error as error:
-                found.append(error)
-            except Exception as error:
-                raise SystemExit(f"seed {seed}, {made.__name__}: {error!r}") from error
-        if not same(*found):
-            sys.exit(f"seed {seed}, {made.__name__}: compiled {found[0]!r}, reference {found[1]!r}")
-        refused[made.__name__] += isinstance(found[0], Error)
+        torch.manual_seed(seed)
+        call = made(Draw(seed))
+        try:
+            call()
+        except Error:
+            refused[made.__name__] += 1
+        except Exception as error:
+            raise SystemExit(f"seed {seed}, {made.__name__}: {error!r}") from error
     print(f"{options.cases} cases, {sum(refused.values())} refused: {dict(refused)}")
 
 

@@ -248,8 +248,6 @@ def test_copies_are_in_memory(config):
 
 def test_a_page_that_the_disk_does_not_give(config):
     """The system would end the process at the first use of such a page."""
-    if library() is None:
-        pytest.skip("the compiled library reads pages")
     with opened(config) as collection:
         size = os.path.getsize(config.path)
         os.truncate(config.path, size // 2)
@@ -363,15 +361,10 @@ def test_a_copy_with_holes_is_allocated(config, tmp_path):
         assert os.stat(config.path).st_blocks * 512 >= size
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_rows_are_read_for_any_place_and_width(monkeypatch, compiled):
+def test_rows_are_read_for_any_place_and_width():
     """Pages of rows that cross pages, of spans beside memory, and of refused rows."""
     from hotrow.kernels import pages
 
-    if not compiled:
-        monkeypatch.setattr(pages, "library", lambda: None)
-    elif library() is None:
-        pytest.skip("no C++ compiler is installed")
     rng = random.Random(4)
     for width in (1, 12, 100, 1500):
         array = torch.zeros(4000, width)

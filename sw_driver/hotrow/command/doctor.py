@@ -66,7 +66,7 @@ def examine() -> list[Finding]:
     return [
         Finding("Python", python, "everything", "install Python 3.11 or later", True),
         Finding("NumPy", _package("numpy"), "everything", "pip install numpy", True),
-        Finding("compiled library", library, "the default device and training at speed", remedy),
+        Finding("compiled library", library, "the default device and training", remedy),
         Finding("torch", _package("torch"), "training", train, True),
         Finding("polars", _package("polars"), "reading click logs", train, True),
         Finding("rich", _package("rich"), "progress bars", "pip install rich", True),

@@ -1,9 +1,8 @@
-"""The rows of ids: a compiled index over the rows' state, and the same by a dict."""
+"""The rows of ids: a compiled index over the rows' state."""
 
 from __future__ import annotations
 
 from ctypes import (
-    CDLL,
     POINTER,
     Structure,
     byref,
@@ -20,7 +19,6 @@ from numpy.typing import NDArray
 
 from ..contract.errors import Error
 from ..kernels.library import declared, library, threads_for
-from .initial import mixed
 
 ROW = np.dtype([("id", np.uint64), ("count", np.uint32), ("last", np.uint32)])
 ENTRY = np.dtype([("row", np.int32), ("hash", np.uint32)])
@@ -46,15 +44,8 @@ ARGUMENTS = {
 }
 
 
-def id_index(rows: int, seed: int) -> Index:
-    """The compiled index, or the one by a dict where there is no compiler."""
-    loaded = library()
-    return Index(rows, seed) if loaded is None else CompiledIndex(
-        rows, seed, declared(loaded, ARGUMENTS))
-
-
 class Index:
-    """Ids with a row, and free rows, by a dict.
+    """Ids with a row, and free rows.
 
     Parameters
     ----------
@@ -72,104 +63,20 @@ class Index:
     """
 
     def __init__(self, rows: int, seed: int):
-        self.seed = seed
+        self.seed, self._calls = seed, declared(library(), ARGUMENTS)
         self.state, self.free = np.zeros(rows, ROW), np.zeros(rows, np.int32)
         self.free_count, self.fresh, self.used = 0, 1, 0
         self.rebuild()
 
     def rebuild(self) -> int:
         """Follow changed state. Returns a row whose id another row has, too, or 0."""
-        taken = np.flatnonzero(self.state["last"])
-        self._row_of: dict[int, int] = {}
-        for row, key in zip(taken.tolist(), self.state["id"][taken].tolist(), strict=True):
-            if self._row_of.setdefault(key, row) != row:
-                return row
-        return 0
-
-    def find(self, ids: NDArray[np.uint64], batch: int, threads: int | None) -> NDArray[np.int64]:
-        """Rows of ids, 0 without one; unless batch is 0, each is counted in its row."""
-        rows = np.array([self._row_of.get(key, 0) for key in ids.tolist()], np.int64)
-        if batch:
-            found, counts = np.unique(rows[rows > 0], return_counts=True)
-            total = self.state["count"][found] + counts.astype(np.uint64)
-            self.state["count"][found] = np.minimum(total, MOST_COUNT)
-            self.state["last"][found] = batch
-        return rows
-
-    def add(self, ids: NDArray[np.uint64], counts: NDArray[np.uint32],
-            batch: int) -> NDArray[np.int64]:
-        """Rows given to distinct ids without one; fewer where the rows end."""
-        rows = []
-        for key, count in zip(ids.tolist(), counts.tolist(), strict=True):
-            if self.free_count:
-                self.free_count -= 1
-                row = int(self.free[self.free_count])
-            elif self.fresh < len(self.state):
-                row, self.fresh = self.fresh, self.fresh + 1
-            else:
-                break
-            self.state[row] = key, min(count, MOST_COUNT), batch
-            self._row_of[key] = row
-            rows.append(row)
-        self.used += len(rows)
-        return np.array(rows, np.int64)
-
-    def expire(self, done: int, before: int, below: int, by_count: bool,
-               most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Free at most `most` rows last looked up before `before` or counted below `below`, none
-        of a batch after `done`: their ids and rows, in the order in which rows expire. A freed row
-        keeps its count until it is given."""
-        last, count = self.state["last"], np.minimum(self.state["count"], MOST_COUNT)
-        rows = np.flatnonzero((last > 0) & (last <= done) & ((last < before) | (count < below)))
-        keys = (rows, last[rows], count[rows]) if by_count else (rows, count[rows], last[rows])
-        rows = rows[np.lexsort(keys)][:most]
-        ids = self.state["id"][rows]
-        for key in ids.tolist():
-            del self._row_of[key]
-        self.state["id"][rows] = self.state["last"][rows] = 0
-        self.free[self.free_count:self.free_count + len(rows)] = rows
-        self.free_count += len(rows)
-        self.used -= len(rows)
-        return ids, rows
-
-    def grow(self, rows: int) -> None:
-        """Have more rows."""
-        state, free = np.zeros(rows, ROW), np.zeros(rows, np.int32)
-        state[:len(self.state)], free[:len(self.free)] = self.state, self.free
-        self.state, self.free = state, free
-        self.rebuild()
-
-    def count(self, sketch: NDArray[np.uint16], ids: NDArray[np.uint64],
-              counts: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Add counts of distinct ids to a sketch [4, width]: the estimates of them."""
-        width = sketch.shape[1]
-        salts = mixed(np.uint64(self.seed) + np.arange(1, SKETCH_ROWS + 1, dtype=np.uint64))
-        places = [((mixed(ids ^ salt) >> np.uint64(32)) * np.uint64(width) >> np.uint64(32))
-                  for salt in salts]
-        estimates = np.zeros(len(ids), np.uint32)
-        for place, (columns, count) in enumerate(zip(zip(*(
-                column.tolist() for column in places), strict=True), counts.tolist(), strict=True)):
-            at = (range(SKETCH_ROWS), columns)
-            estimate = min(int(sketch[at].min()) + count, 65535)
-            sketch[at] = np.maximum(sketch[at], estimate)
-            estimates[place] = estimate
-        return estimates
-
-
-class CompiledIndex(Index):
-    """The same rows in the same order, by the compiled library."""
-
-    def __init__(self, rows: int, seed: int, native: CDLL):
-        self._calls = native
-        super().__init__(rows, seed)
-
-    def rebuild(self) -> int:
         rows = len(self.state)
         self._index = np.zeros(rows + rows // 2 + 8, ENTRY)
         with self._map() as native:
             return int(self._calls.id_map_rebuild(byref(native)))
 
     def find(self, ids: NDArray[np.uint64], batch: int, threads: int | None) -> NDArray[np.int64]:
+        """Rows of ids, 0 without one; unless batch is 0, each is counted in its row."""
         rows = np.empty(len(ids), np.int64)
         with self._map() as native:
             self._calls.id_map_find(byref(native), ids.ctypes.data, len(ids), batch,
@@ -178,6 +85,7 @@ class CompiledIndex(Index):
 
     def add(self, ids: NDArray[np.uint64], counts: NDArray[np.uint32],
             batch: int) -> NDArray[np.int64]:
+        """Rows given to distinct ids without one; fewer where the rows end."""
         ids, rows = np.ascontiguousarray(ids), np.empty(len(ids), np.int64)
         counts = np.ascontiguousarray(counts, np.uint32)
         with self._map() as native:
@@ -190,6 +98,9 @@ class CompiledIndex(Index):
 
     def expire(self, done: int, before: int, below: int, by_count: bool,
                most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Free at most `most` rows last looked up before `before` or counted below `below`, none
+        of a batch after `done`: their ids and rows, in the order in which rows expire. A freed row
+        keeps its count until it is given."""
         most = min(most, self.used)
         rows, ids = np.empty(most, np.int64), np.empty(most, np.uint64)
         with self._map() as native:
@@ -197,8 +108,16 @@ class CompiledIndex(Index):
                                               rows.ctypes.data, ids.ctypes.data)
         return ids[:freed], rows[:freed]
 
+    def grow(self, rows: int) -> None:
+        """Have more rows."""
+        state, free = np.zeros(rows, ROW), np.zeros(rows, np.int32)
+        state[:len(self.state)], free[:len(self.free)] = self.state, self.free
+        self.state, self.free = state, free
+        self.rebuild()
+
     def count(self, sketch: NDArray[np.uint16], ids: NDArray[np.uint64],
               counts: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Add counts of distinct ids to a sketch [4, width]: the estimates of them."""
         ids, estimates = np.ascontiguousarray(ids), np.empty(len(ids), np.uint32)
         counts = np.ascontiguousarray(counts, np.uint32)
         self._calls.id_map_count(sketch.ctypes.data, sketch.shape[1], self.seed, ids.ctypes.data,
@@ -212,7 +131,7 @@ class CompiledIndex(Index):
 class _Call:
     """The index as the library's structure during a call."""
 
-    def __init__(self, index: CompiledIndex):
+    def __init__(self, index: Index):
         self._index = index
 
     def __enter__(self) -> _Map:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import BatchError, Error
 from ..operands.integers import listed, numbered, whole
-from .index import MOST_COUNT, ROW_BYTES, SKETCH_ROWS, id_index
+from .index import MOST_COUNT, ROW_BYTES, SKETCH_ROWS, Index
 from .initial import mixed
 from .log import ADMITTED, EXPIRED, Changes, EventLog, digest
 from .policies import MOST_ROWS, Expiry, LeastCount, Probability, check_policies
@@ -119,7 +119,7 @@ class IdMap:
         self.seed, self.first_rows = whole(seed, "the seed") & (1 << 64) - 1, rows
         self.batch, self.completed, self.default_lookups = 0, 0, 0
         self.log = EventLog()
-        self._index, self._lock = id_index(rows, self.seed), threading.RLock()
+        self._index, self._lock = Index(rows, self.seed), threading.RLock()
         width = admission.width if isinstance(admission, LeastCount) else 0
         self._sketch = np.zeros((SKETCH_ROWS, width), np.uint16)
         self._bar = 0  # ids of higher counts get rows

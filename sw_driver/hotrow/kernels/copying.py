@@ -48,7 +48,7 @@ def copy_rows(target: Tensor, source: Tensor, to: Tensor | None = None,
     native = library()
     size, width = target.element_size(), target.shape[1] if target.dim() == 2 else 1
     to, start = (None if each is None else each.contiguous() for each in (to, start))
-    wrong = _copy_reference(target, source, to, start) if native is None else native.copy_rows(
+    wrong = native.copy_rows(
         target.data_ptr(), target.shape[0], target.stride(0) * size, Integers.of(to),
         source.data_ptr(), source.shape[0], source.stride(0) * size, Integers.of(start),
         read, size * width, threads_for(read * width))
@@ -58,19 +58,6 @@ def copy_rows(target: Tensor, source: Tensor, to: Tensor | None = None,
     if wrong:
         raise Error(f"row {wrong - 1} of {read} to be copied is outside of the "
                     f"{len(target)} rows of the target or the {len(source)} of the source")
-
-
-def _copy_reference(target: Tensor, source: Tensor, to: Tensor | None, start: Tensor | None) -> int:
-    for index, array in ((to, target), (start, source)):
-        wrong = None if index is None else (index < 0) | (index >= len(array))
-        if wrong is not None and bool(wrong.any()):
-            return 1 + int(wrong.nonzero()[0])
-    repeated = -1 if to is None else first_repeated(to)
-    if repeated >= 0:
-        return -1 - repeated
-    target[slice(None) if to is None else to.long()] = (
-        source if start is None else source[start.long()])
-    return 0
 
 
 def first_repeated(values: Tensor) -> int:
@@ -105,7 +92,7 @@ def assign_slots(held: Tensor, dirty: Tensor, places: Tensor, flat: Tensor) -> N
         raise Error(f"expected a row for each of {count} places, and slots held int32 or int64 and "
                     f"dirty bool, got {flat.shape[0]} rows, {held.dtype} {list(held.shape)} and "
                     f"{dirty.dtype} {list(dirty.shape)}")
-    if native is None or places.dtype != torch.int32:
+    if places.dtype != torch.int32:
         if count and not 0 <= int(flat.min()) <= int(flat.max()) <= torch.iinfo(held.dtype).max:
             raise Error(f"a flat row is outside of {held.dtype}")
         copy_rows(held, flat.to(held.dtype), to=places)
@@ -138,12 +125,6 @@ def mark_dirty(dirty: Tensor, places: Tensor) -> Tensor:
     """
     Integers.of(places)
     native, slots, count = library(), dirty.shape[0], places.shape[0]
-    if native is None:
-        if bool((places < 0).any()):
-            raise Error("a place of a trained row is negative")
-        in_slot = places < slots
-        dirty[places[in_slot].long()] = True
-        return places[~in_slot].long()
     others = torch.empty(count, dtype=torch.int64)
     places = places.contiguous()
     found = native.mark_dirty(Integers.of(places), count, slots, pointer(dirty, torch.bool),
@@ -190,8 +171,7 @@ def place_slots(slots: NDArray[np.integer[Any]], area: Tensor, *, directory: int
         raise Error(f"slots of a choice are a power of two, not {per_choice}")
     wrong = native.place_slots(
         address(slots), len(slots), directory, flag, per_choice.bit_length() - 1, part, first,
-        pointer(area, torch.int64), area.shape[0], places.data_ptr(),
-    ) if native else _place_reference(slots, area, directory, per_choice, part, first, flag, places)
+        pointer(area, torch.int64), area.shape[0], places.data_ptr())
     if wrong:
         raise Error(f"lookup {wrong - 1} has slot {int(slots[wrong - 1]):#x}: expected a slot of "
                     f"the partition, or one of {len(area)} rows without a slot")
@@ -205,21 +185,3 @@ def as_uint32(values: ArrayLike) -> NDArray[np.uint32]:
             int(values.min()) >= 0 and int(values.max()) < 1 << 32))):
         raise Error(f"expected integers that uint32 holds, got {values.dtype}")
     return np.ascontiguousarray(values, np.uint32)
-
-
-def _place_reference(slots: NDArray[np.uint32], area: Tensor, directory: int, per_choice: int,
-                     part: int, first: int, flag: int, places: Tensor) -> int:
-    slots = slots.astype(np.int64)
-    without = (slots & flag != 0) | (slots >= directory)
-    number = np.where(slots & flag != 0, slots & ~flag, slots - directory)
-    choice, within = np.divmod(slots, per_choice)
-    within -= first
-    wrong = np.where(without, number >= len(area), (within < 0) | (within >= part))
-    found = choice * part + within
-    inside = without & ~wrong
-    found[inside] = area.numpy()[number[inside]]
-    wrong |= (found < 0) | (found > np.iinfo(np.int32).max)
-    if wrong.any():
-        return 1 + int(np.argmax(wrong))
-    places.copy_(torch.from_numpy(found))
-    return 0

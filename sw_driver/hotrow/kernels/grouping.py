@@ -62,8 +62,6 @@ class Grouper:
         if slots.dim() not in (1, 2) or slots.numel() > torch.iinfo(torch.int32).max:
             raise Error(f"expected slots [n] or [features, samples], fewer than 2**31, got "
                         f"{list(slots.shape)}")
-        if native is None:
-            return _reference(slots, self.slots)
         rows, columns = (1, *slots.shape)[-2:]
         row_stride, column_stride = (0, *slots.stride())[-2:]
         numbers, counts = (torch.empty(rows * columns, dtype=torch.int32) for _ in range(2))
@@ -80,14 +78,6 @@ class Grouper:
 def _out_of_range(slots: torch.Tensor, position: int, limit: int) -> Error:
     return Error(f"lookup {position} has slot {int(slots.reshape(-1)[position])}: expected 0 to "
                  f"{limit - 1}")
-
-
-def _reference(slots: torch.Tensor, limit: int) -> Groups:
-    flat = slots.reshape(-1)
-    wrong = (flat < 0) | (flat >= limit)
-    if bool(wrong.any()):
-        raise _out_of_range(slots, int(wrong.nonzero()[0]), limit)
-    return group_sorted(flat)
 
 
 def group_sorted(flat: torch.Tensor) -> Groups:

@@ -53,11 +53,6 @@ def flatten_ids(ids: Tensor, rows: Tensor, counts: Tensor | None = None,
     if order is not None and sorted(order) != list(range(features)):
         raise Error(f"expected every one of {features} features once in the order, got {order}")
     flat, native = torch.empty(ids.numel(), dtype=dtype), library()
-    if native is None:
-        most = torch.iinfo(dtype if ids.numel() else torch.int64).max
-        if bool(((counts < 0) | (rows - 1 > most)).any()):
-            raise _malformed(counts, rows)
-        return flat, _reference(ids, rows, counts, order, flat)
     if order is not None:
         begin, counts = begin[order], counts[order]
     # Elements from the first id to the last.
@@ -81,13 +76,3 @@ def _malformed(counts: Tensor, rows: Tensor) -> Error:
 def _grid(samples: int, features: int, stride: int) -> tuple[Tensor, Tensor]:
     """Where the ids of each feature begin, and how many there are: int64[features]."""
     return torch.arange(features) * stride, torch.full((features,), samples)
-
-
-def _reference(ids: Tensor, rows: Tensor, counts: Tensor, order: Sequence[int] | None,
-               flat: Tensor) -> int:
-    parts = list(ids.T) if ids.dim() == 2 else list(ids.split(counts.tolist()))
-    chosen = list(range(len(parts)) if order is None else order)
-    given = torch.cat([parts[each] for each in chosen] or [ids.reshape(-1)])
-    flat.copy_(given)
-    wrong = (given < 0) | (given >= torch.repeat_interleave(rows, counts[chosen]))
-    return int(wrong.nonzero()[0]) if bool(wrong.any()) else -1

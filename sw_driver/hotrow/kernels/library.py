@@ -1,7 +1,6 @@
 """The compiled passes over a batch, as one shared library."""
 
 import ctypes
-import os
 from collections.abc import Mapping
 from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
@@ -88,17 +87,9 @@ ARGUMENTS = {
 
 
 @cache
-def library() -> ctypes.CDLL | None:
-    """The library; None where it is missing, which a warning reports once, or where the environment
-    variable HOTROW_KERNELS is "reference" at the first call."""
-    if os.environ.get("HOTROW_KERNELS") == "reference":
-        return None
-    try:
-        loaded = native.native_library()
-    except Error as error:
-        native.warn_of(str(error))
-        return None
-    return declared(loaded, ARGUMENTS)
+def library() -> ctypes.CDLL:
+    """The library; raises Error, with a remedy, where it is missing and cannot be compiled."""
+    return declared(native.native_library(), ARGUMENTS)
 
 
 def declared(loaded: ctypes.CDLL, arguments: Mapping[str, object]) -> ctypes.CDLL:

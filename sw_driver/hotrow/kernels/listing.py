@@ -63,17 +63,6 @@ def select_rows(keys: NDArray[np.uint64], slots: NDArray[np.uint32], group_of: N
             raise Error(f"expected a contiguous {np.dtype(dtype)}[{size}], got {array.dtype} "
                         f"{list(array.shape)} with strides {list(array.strides)}")
     having, lacking = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
-    if native is None:
-        table = (keys >> np.uint64(32)).astype(np.int64)
-        if (table >= tables).any():
-            raise _no_table(keys, int(np.argmax(table >= tables)), tables)
-        here = group_of[table] == group
-        table, found = table[here], slots[here]
-        for counts, which in ((having, found < directory), (lacking, found >= directory)):
-            counts += np.bincount(table[which], minlength=tables)
-        row = (keys[here] & np.uint64(0xFFFF_FFFF)).astype(np.int64)
-        return SelectedRows(torch.from_numpy(first[table] + row), found, having, lacking,
-                            int(lacking.sum()))
     flat, chosen = torch.empty(count, dtype=torch.int64), np.empty(count, np.uint32)
     found = 0 if not count else native.select_rows(
         address(keys), address(slots), count, tables, address(group_of),
@@ -111,15 +100,8 @@ def locate_rows(flat: Tensor, first: NDArray[np.int64], number: int) -> NDArray[
                     f"{list(first[:8])}")
     entries = np.empty((flat.shape[0], 2), np.uint32)
     first = np.ascontiguousarray(first, np.int64)
-    if native is None:
-        rows = flat.numpy()
-        table = np.searchsorted(first, rows, side="right") - 1
-        outside = (rows < 0) | (rows - first[table] >= 1 << 32)
-        wrong = 1 + int(np.argmax(outside)) if outside.any() else 0
-        entries[:, 0], entries[:, 1] = rows - first[table], table + number
-    else:
-        wrong = native.locate_rows(pointer(flat, torch.int64), flat.shape[0], address(first),
-                                   len(first), number, address(entries))
+    wrong = native.locate_rows(pointer(flat, torch.int64), flat.shape[0], address(first),
+                               len(first), number, address(entries))
     if wrong:
         raise Error(f"flat row {int(flat[wrong - 1])} at position {wrong - 1} is negative, or no "
                     f"32-bit row of its table")

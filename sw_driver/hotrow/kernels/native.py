@@ -7,7 +7,6 @@ once for other processors. A checkout compiles it for its own processor at the f
 import ctypes
 import platform
 import sys
-import warnings
 from functools import cache
 from pathlib import Path
 
@@ -104,13 +103,6 @@ def native_library() -> ctypes.CDLL:
     if loaded is None:
         raise Error(wrong)
     return loaded
-
-
-@cache
-def warn_of(error: str) -> None:
-    """Warn once that the library is missing."""
-    warnings.warn(f"the compiled library is missing, and hotrow is slow: {error}\nNumPy and "
-                  f"PyTorch do its work instead: the same bits, many times slower", stacklevel=4)
 
 
 def about() -> tuple[str, str]:

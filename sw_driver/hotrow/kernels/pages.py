@@ -28,13 +28,8 @@ def read_rows(array: torch.Tensor, rows: torch.Tensor, spans: torch.Tensor) -> N
                     f"{list(array.stride())} on {array.device}")
     size, rows = array[0].numel() * array.element_size(), rows.contiguous()
     given = Integers.of(rows)
-    if native is None:
-        outside = ((rows < 0) | (rows >= array.shape[0])).nonzero()
-        wrong = 1 + int(outside[0]) if len(outside) else 0
-        array[rows[:0 if wrong else count].long()]  # one page after the other
-    else:
-        wrong = native.read_rows(array.data_ptr(), size, array.shape[0], given, count,
-                                 pointer(spans, torch.int64), spans.shape[0])
+    wrong = native.read_rows(array.data_ptr(), size, array.shape[0], given, count,
+                             pointer(spans, torch.int64), spans.shape[0])
     if wrong > 0:
         raise Error(f"row {int(rows[wrong - 1])} at position {wrong - 1} of {count} is outside of "
                     f"the {array.shape[0]} rows")

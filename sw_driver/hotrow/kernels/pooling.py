@@ -7,7 +7,6 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from ..contract.errors import Error
 from .grouping import Grouper, Groups
@@ -140,9 +139,6 @@ def pool_bags(rows: Tensor, slots: Tensor, layout: BagLayout, weights: Tensor | 
                     f"{layout.samples}], got {list(rows.shape)} and {list(slots.shape)}")
     Integers.of(slots)
     native = library()
-    if native is None:
-        _pool_reference(rows, slots, layout, weights, out)
-        return out
     if slots.dim() == 1:
         slots = slots.contiguous()
     strides = slots.stride() if slots.dim() == 2 else (layout.samples, 1)
@@ -193,8 +189,6 @@ def sum_gradients(gradients: Tensor, groups: Groups, layout: BagLayout,
     layout.check(gradients, lookups, weights)
     sums = torch.empty(count, layout.dim, dtype=torch.float32) if out is None else out[:count]
     native = library()
-    if native is None:
-        return _sum_reference(gradients, groups, layout, weights, sums)
     state = native.pool_backward(
         _on_host(gradients), ctypes.byref(layout.native(lookups, weights, gradients.stride(0))),
         pointer(groups.numbers, torch.int32), pointer(groups.counts, torch.int32), count,
@@ -230,9 +224,6 @@ def sum_blocks(gradients: Sequence[Tensor], groups: Groups, layout: BagLayout) -
         if each.shape != (layout.samples, layout.dim) or each.dtype != torch.float32:
             raise Error(f"expected gradients float32[{layout.samples}, {layout.dim}], got "
                         f"{list(each.shape)}")
-    if native is None:
-        layout = BagLayout(layout.features, layout.samples, layout.dim, layout.lengths, layout.mean)
-        return sum_gradients(torch.cat(gradients, dim=1), groups, layout)[0]
     if not gradients:
         return torch.zeros(count, layout.dim)
     first = _on_host(gradients[0])
@@ -302,55 +293,3 @@ def _wrong_lengths(layout: BagLayout, lookups: int) -> Error:
 def _no_row(slots: Tensor, position: int, rows: int) -> Error:
     return Error(f"lookup {position} has slot {int(slots.reshape(-1)[position])}: expected 0 to "
                  f"{rows - 1}")
-
-
-def _lengths(layout: BagLayout, lookups: int) -> Tensor:
-    """Lengths of the bags as int64, checked."""
-    lengths = layout.bag_lengths
-    if bool((lengths < 0).any()) or int(lengths.sum()) != lookups:
-        raise _wrong_lengths(layout, lookups)
-    return lengths
-
-
-def _place(layout: BagLayout) -> Tensor:
-    """Columns of the sums of each feature: int64[features, dim]."""
-    return layout.first_columns[:, None] + torch.arange(layout.dim)
-
-
-def _pool_reference(rows: Tensor, slots: Tensor, layout: BagLayout, weights: Tensor | None,
-                    out: Tensor) -> None:
-    flat = slots.reshape(-1).long()
-    wrong = (flat < 0) | (flat >= len(rows))
-    if bool(wrong.any()):
-        raise _no_row(slots, int(wrong.nonzero()[0]), len(rows))
-    lengths = _lengths(layout, len(flat))
-    pooled = _sum_rows(rows[flat].float(), lengths, weights)
-    if (divisor := layout.divisor) is not None:
-        pooled = pooled / divisor
-    out[:, _place(layout)] = pooled.view(
-        layout.features, layout.samples, layout.dim).transpose(0, 1)
-
-
-def _sum_reference(gradients: Tensor, groups: Groups, layout: BagLayout, weights: Tensor | None,
-                   sums: Tensor) -> tuple[Tensor, bool]:
-    lengths, numbers = _lengths(layout, len(groups.numbers)), groups.numbers.long()
-    before = torch.cat((numbers.new_full((1,), -1), numbers)).cummax(0).values
-    if bool(((numbers < 0) | (numbers > before[:-1] + 1)).any()) or (
-            int(before[-1]) + 1 != len(groups.distinct)):
-        raise _wrong_numbers(len(numbers), len(groups.distinct))
-    each = gradients[:, _place(layout)].transpose(0, 1).reshape(-1, layout.dim)
-    if (divisor := layout.divisor) is not None:
-        each = each / divisor
-    bags = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    order = torch.argsort(groups.numbers, stable=True)
-    sums.copy_(_sum_rows(each[bags[order]], torch.bincount(numbers, minlength=len(sums)),
-                         None if weights is None else weights[order]))
-    return sums, bool(torch.isfinite(sums).all())
-
-
-def _sum_rows(rows: Tensor, lengths: Tensor, weights: Tensor | None) -> Tensor:
-    """Sums of consecutive rows float32[n, D]: float32[bags, D]."""
-    if not rows.numel():
-        return torch.zeros(len(lengths), rows.shape[1], dtype=torch.float32)
-    return embedding_bag(torch.arange(len(rows)), rows, lengths.cumsum(0) - lengths, mode="sum",
-                         per_sample_weights=weights)

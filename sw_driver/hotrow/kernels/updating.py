@@ -54,7 +54,6 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
         A slot is no row, or is given twice; no row has changed.
     """
     Integers.of(slots)
-    native = library()
     code, dimensions = _RULES.get(rule.name, (None, 0))
     count = slots.shape[0]
     if slots.dim() != 1 or (count > 1 and rows.stride(0) < rows.shape[1]):
@@ -68,12 +67,12 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
                            state.shape != rows.shape or state.stride(1) != 1))
                        or (len(rows) > 1 and state.stride(0) < 1) or state.device.type != "cpu"):
         raise Error(f"{rule.name} needs state float32{list(rows.shape[:dimensions])}")
-    if native is None or code is None or not rule.plain:
-        _reference(rows, slots, gradients, rule, state, keys)
+    if code is None or not rule.plain:
+        _step(rows, slots, gradients, rule, state, keys)
         return
     slots, gradients = slots.contiguous(), gradients.contiguous()
     kept = state if dimensions else None
-    wrong = native.update(
+    wrong = library().update(
         ctypes.byref(Table.of(rows)), None if kept is None else kept.data_ptr(),
         0 if kept is None else kept.stride(0), Integers.of(slots), count,
         pointer(gradients, torch.float32), code, rule.lr, getattr(rule, "eps", 0.0),
@@ -86,10 +85,9 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
 
 def first_not_finite(gradients: Tensor) -> int:
     """Number of the first row of float32[u, D] with an element that is not finite, or -1."""
-    native = library()
-    if (native is not None and gradients.is_contiguous() and gradients.dtype == torch.float32
+    if (gradients.is_contiguous() and gradients.dtype == torch.float32
             and gradients.device.type == "cpu"):
-        return int(native.first_not_finite(gradients.data_ptr(), *gradients.shape))
+        return int(library().first_not_finite(gradients.data_ptr(), *gradients.shape))
     wrong = ~torch.isfinite(gradients).all(dim=1)
     return int(wrong.nonzero()[0]) if bool(wrong.any()) else -1
 
@@ -104,8 +102,8 @@ def _twice(slots: Tensor, position: int) -> Error:
                  f"twice: sum the gradients of a row first")
 
 
-def _reference(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule, state: Tensor | None,
-               keys: Tensor | None) -> None:
+def _step(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule, state: Tensor | None,
+          keys: Tensor | None) -> None:
     at = slots.long()
     wrong = (at < 0) | (at >= len(rows))
     if bool(wrong.any()):

@@ -116,8 +116,7 @@ def numbered(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.in
     """Position of the first appearance of each distinct key, ascending, and the index there of each
     key; without a sort where the compiled passes of a trainer are loaded."""
     passes = sys.modules.get("hotrow.kernels.library")
-    native = passes and passes.library()
-    if native is None:
+    if passes is None:
         at, group = first_appearances(keys)
         order = np.argsort(at)
         number = np.empty(len(at), np.int64)
@@ -126,6 +125,6 @@ def numbered(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.in
     keys = np.ascontiguousarray(keys)
     table = np.empty(2 << len(keys).bit_length(), np.int32)
     numbers, first = np.empty((2, len(keys)), np.int64)
-    count = native.number_keys(keys.ctypes.data, len(keys), table.ctypes.data, len(table) - 1,
-                               numbers.ctypes.data, first.ctypes.data)
+    count = passes.library().number_keys(keys.ctypes.data, len(keys), table.ctypes.data,
+                                         len(table) - 1, numbers.ctypes.data, first.ctypes.data)
     return first[:count], numbers

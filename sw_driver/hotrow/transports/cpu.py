@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract.errors import DeviceError, Error
+from ..contract.errors import DeviceError
 from ..contract.generated import QUEUES, REGISTERS, check_geometry
 from ..contract.geometry import PRESETS
 from ..kernels.compiler import usable_cores
-from ..kernels.native import native_library, warn_of
+from ..kernels.native import native_library
 from ..memory.transport import Transport, check_octets
-from ..memory.transport import open_transport as open_named
 
 _FIRST_ADDRESS = 1 << 16  # so that a base of 0 always faults
 _PAGE, _LINE = 4096, 64  # bytes
@@ -195,7 +194,7 @@ class CpuTransport:
 
 def open_transport(preset: Any = None, slots: int | None = None, threads: int | None = None,
                    config: Any = None) -> Transport:
-    """Open a card in software; where its library is missing, the golden model, with a warning.
+    """Open a card in software.
 
     Parameters
     ----------
@@ -217,22 +216,16 @@ def open_transport(preset: Any = None, slots: int | None = None, threads: int | 
     if isinstance(preset, str) and preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
     geometry = config or (PRESETS[preset] if isinstance(preset, str) else preset)
-    missing = ""
-    try:
-        native_library()
-    except Error as error:
-        missing = str(error)
-        warn_of(missing)
     if geometry is None:
         geometry = replace(PRESETS["alveo-u55c"], name="cpu", clock_mhz=1000)  # cycles of 1 ns
-        slots = (FEWEST_SLOTS if missing else default_slots()) if slots is None else slots
+        slots = default_slots() if slots is None else slots
     check_geometry(geometry)
     if slots is not None:
         geometry = with_slots(geometry, slots)
     threads = default_threads() if threads is None else threads
     if not isinstance(threads, int) or not 1 <= threads <= _MOST_THREADS:
         raise ValueError(f"threads must be 1 to {_MOST_THREADS}, not {threads!r}")
-    return open_named("model", preset=geometry) if missing else CpuTransport(geometry, threads)
+    return CpuTransport(geometry, threads)
 
 
 def with_slots(geometry: Any, slots: int) -> Any:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...contract.errors import BatchError, Error
-from ...kernels.library import library
 from ...kernels.pooling import pool_bags, sum_blocks
 from ..features.bags import Bags, GridBags
 from ..features.configs import TableConfig
@@ -186,7 +185,7 @@ class CalledLookup(torch.autograd.Function):
         """Pool; `some` makes the Lookup of a list of features, each with a RowsLeaf."""
         ctx.lookup, ctx.some, ctx.blocks, ctx.leaves = lookup, some, None, leaves
         ctx.set_materialize_grads(False)
-        if library() is not None and all(part.compiled for part in lookup.parts):
+        if all(part.compiled for part in lookup.parts):
             ctx.blocks = [_Blocks(part) for part in lookup.parts]
             by_column: dict[int, torch.Tensor] = {}
             for each in ctx.blocks:

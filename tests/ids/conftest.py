@@ -1,1 +1,0 @@
-from tests.kernels.conftest import passes  # noqa: F401
