@@ -50,10 +50,7 @@ coverage: $(VENV)/.installed-dev
 		$(BIN)/python -m coverage report && verilator_coverage --annotate build/coverage/lines \
 		build/coverage/*.dat
 
-plan-cocotb: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest tests/cocotb -m "not nightly" $(ARGS)
-
-soak: $(VENV)/.installed-dev
+plan-soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.support.fuzz.plan_soak $(ARGS)
 
 regress: lint
