@@ -3,6 +3,6 @@
 `simulate` builds and runs a bench; within it, `UnitBench` drives every stream and AXI4 port.
 """
 
-from .runner import simulate
+from .runner import simulate, simulate_unit
 
-__all__ = ["simulate"]
+__all__ = ["simulate", "simulate_unit"]

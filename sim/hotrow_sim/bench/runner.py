@@ -1,10 +1,13 @@
 """Builds and runs a cocotb bench on Verilator or Icarus."""
 
+import json
 import os
 import shutil
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+
+from vcd.gtkw import GTKWSave
 
 from ..toolchain import ToolMissing, find_verilator
 
@@ -67,6 +70,41 @@ def simulate(verilog, top: str, module: str, *, simulator: str = "icarus", folde
             passed, failed = 0, 1
     assert passed and not failed, log.read_text()[-4000:]
     return passed
+
+
+def simulate_unit(description, module: str, *, folder, waves: bool = False, **options):
+    """Run a bench of a unit with `UnitBench`.
+
+    Parameters
+    ----------
+    description : path
+        The JSON file of `hotrow generate --unit`; the Verilog is beside it.
+    module, folder, waves, options
+        See `simulate`.
+
+    Returns
+    -------
+    passed : int
+        Tests.
+    waveform : Path or None
+        Beside it is a save file of GTKWave with the unit's ports.
+    """
+    description, folder = Path(description).resolve(), Path(folder)
+    described = json.loads(description.read_text())
+    top = described["top"]
+    passed = simulate(description.with_suffix(".v"), top, module, folder=folder, waves=waves,
+                      environment={"HOTROW_UNIT": str(description)}, **options)
+    if not waves:
+        return passed, None
+    waveform = folder / (f"build/{top}.fst" if (folder / f"build/{top}.fst").exists()
+                         else "dump.vcd")
+    with open(waveform.with_suffix(".gtkw"), "w") as file:
+        save = GTKWSave(file)
+        save.dumpfile(waveform.name, abspath=False)
+        for port in described["ports"]:
+            bits = f"[{port['bits'] - 1}:0]" if port["bits"] > 1 else ""
+            save.trace(f"{top}.{port['name']}{bits}")
+    return passed, waveform
 
 
 def _runner(simulator):

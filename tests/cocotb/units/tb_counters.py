@@ -39,11 +39,14 @@ class Bench:
             return rank % c.tables, rank * 2654435761 % (1 << 32)
         if kind == "single":
             return np.full(count, 3 % c.tables), np.full(count, MOST)
-        tags = np.uint64(977) * np.minimum(
-            rng.geometric(1 / c.counter_ways, count), 2 * c.counter_ways).astype(np.uint64)
-        bank = np.uint64(c.banks - 1)
-        table, row = unpack_key(c, join_key(c, bank, join_counter_key(c, np.uint64(1), tags)))
-        return table % c.tables, row
+        return self.one_set(np.minimum(rng.geometric(1 / c.counter_ways, count),
+                                       2 * c.counter_ways))
+
+    def one_set(self, numbers):
+        """(table, row) of rows that share a set, by number."""
+        c, tags = self.config, np.uint64(977) * np.asarray(numbers, np.uint64)
+        rest = join_counter_key(c, np.uint64(1), tags)
+        return unpack_key(c, join_key(c, np.uint64(c.banks - 1), rest))
 
     def beats(self, table, row, density=1.0):
         """Beats with the lookups in random lanes, and the beat of each lookup."""
@@ -71,7 +74,7 @@ class Bench:
     async def check(self, *expected):
         """The next reports are the expected ones."""
         for each in expected:
-            report = await with_timeout(self.units.reports.get(), 100, "us")
+            report = await with_timeout(self.units.reports.get(), 50, "us")
             assert (report.lookups, report.hits) == each, f"seed {SEED}"
 
     async def harvest(self, count=MOST, threshold=1):
@@ -85,7 +88,7 @@ class Bench:
         """The entries that come are the expected ones, and then the command ends."""
         found, last = [], False
         while not last:
-            entry = await with_timeout(self.units.harvested.get(), 200, "us")
+            entry = await with_timeout(self.units.harvested.get(), 50, "us")
             if entry.present:
                 found.append((entry.table, entry.row, entry.count))
             last = entry.last
@@ -95,10 +98,10 @@ class Bench:
     async def scan(self, op, shift=0):
         self.units.commands.put({"op": op, "count": 5, "threshold": 6, "shift": shift})
         self.golden.clear() if op is ScanOp.CLEAR else self.golden.decay(shift)
-        assert (await with_timeout(self.units.ended.get(), 200, "us")).entries == 0
+        assert (await with_timeout(self.units.ended.get(), 50, "us")).entries == 0
 
 
-@cocotb.test(timeout_time=20, timeout_unit="ms")
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(pace=[(0.0, 0.0), (0.4, 0.0), (0.0, 0.6), (0.3, 0.4)])
 async def batches_and_commands_equal_the_model(dut, pace):
     bench = await Bench.start(dut, idle=pace[0], stall=pace[1])
@@ -116,7 +119,7 @@ async def batches_and_commands_equal_the_model(dut, pace):
     bench.units.finish()
 
 
-@cocotb.test(timeout_time=20, timeout_unit="ms")
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def counts_saturate_and_decay_by_every_shift(dut):
     bench = await Bench.start(dut)
     bits = bench.config.counter_bits
@@ -135,7 +138,28 @@ async def counts_saturate_and_decay_by_every_shift(dut):
     bench.units.finish()
 
 
-@cocotb.test(timeout_time=5, timeout_unit="ms")
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_row_enters_when_the_credit_of_another_is_used_up(dut):
+    """Competing lookups, one or several a request, take the credit that hits gave."""
+    bench = await Bench.start(dut)
+    ways = bench.config.counter_ways
+    for hits in (1, 2, 5):
+        await bench.scan(ScanOp.CLEAR)
+        for _ in range(hits + 1):
+            await bench.check(bench.put(*bench.one_set(range(1, ways + 1))))
+        most = bench.config.lanes * (bench.config.window_beats + 1)
+        for _ in range(64):
+            numbers = [ways + 1] * int(bench.rng.integers(1, most + 1))
+            await bench.check(bench.put(*bench.one_set(numbers)))
+            if bench.golden.counts_of(*bench.one_set([ways + 1]))[0]:
+                break
+        else:
+            raise AssertionError("the row did not enter")
+        await bench.harvest()
+    bench.units.finish()
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def batches_and_commands_do_not_overlap(dut):
     """A command in a batch waits for its end, and goes before the next batch."""
     bench = await Bench.start(dut, stall=0.2)
@@ -161,7 +185,7 @@ async def batches_and_commands_do_not_overlap(dut):
     bench.units.finish()
 
 
-@cocotb.test(timeout_time=20, timeout_unit="ms")
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_restart_drops_what_is_inside(dut):
     """After it and a CLEAR the unit is as new; counts written before it stay."""
     bench = await Bench.start(dut, idle=0.1, stall=0.3)
@@ -184,7 +208,7 @@ async def a_restart_drops_what_is_inside(dut):
     bench.units.finish()
 
 
-@cocotb.test(timeout_time=5, timeout_unit="ms")
+@cocotb.test(timeout_time=200, timeout_unit="us")
 async def one_beat_a_cycle(dut):
     """While the lanes use different banks, and no set recurs within the distance of a bank."""
     bench = await Bench.start(dut)
