@@ -149,7 +149,11 @@ def test_damage_and_second_trainer(tmp_path):
             if offset < len(whole):
                 path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 4]) + whole[offset + 1:])
                 with pytest.raises(Error, match=path.name):
-                    model.open(tmp_path)
+                    store, rows = model.open(tmp_path)
+                    try:  # blocks that a summary lists are checked where they are read
+                        model.same(rows, model.flat)
+                    finally:
+                        store.close()
                 path.write_bytes(whole)
         path.write_bytes(whole[:len(whole) // 3])
         with pytest.raises(Error, match=path.name):

@@ -24,7 +24,7 @@ from ..kernels import native
 
 _ARGUMENTS: dict[str, list[Any]] = {
     "open": [c_char_p, c_char_p, c_uint32, c_uint32, c_uint64, c_uint64, c_uint64, c_uint64,
-             c_int32, c_int32, POINTER(c_void_p)],
+             c_uint64, c_int32, c_int32, POINTER(c_void_p)],
     "add": [c_void_p, c_uint64, c_uint32, c_uint32, c_uint32, c_int32, c_uint64, c_float, c_float,
             c_int64, c_int64, c_int32],
     "view": [c_void_p, c_void_p, c_void_p, c_uint64, POINTER(c_uint64)],
@@ -35,7 +35,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "append": [c_void_p, c_uint64, c_void_p, c_uint64, c_void_p, c_int64, c_void_p],
     "cut": [c_void_p, POINTER(c_uint64)],
     "taken": [c_void_p, c_void_p],
-    "named": [c_void_p, c_void_p, c_uint64, c_void_p, c_uint64],
+    "named": [c_void_p, c_uint64, *[c_void_p, c_uint64] * 3],
     "segments": [c_void_p, c_void_p, c_uint64, POINTER(c_uint64)],
     "clean": [c_void_p],
     "cancel": [c_void_p, c_void_p],
@@ -75,15 +75,15 @@ class NativeStore:
         if function(message, *first, *arguments) < 0:
             raise Error(message.value.decode(errors="replace"))
 
-    def cut(self) -> list[list[int]]:
+    def cut(self) -> tuple[list[list[int]], int]:
         """End the epoch, and force all rows to the disk: number, nonce, blocks and newest rows of
-        each segment of the commit."""
+        each segment of the commit, and the first commit after which epochs are apart."""
         count = c_uint64()
         self.call("cut", byref(count))
         taken = np.empty(count.value, np.uint64)
         self.call("taken", taken.ctypes.data)
-        found: list[list[int]] = taken.reshape(-1, 4).tolist()
-        return found
+        found: list[list[int]] = taken[:-1].reshape(-1, 4).tolist()
+        return found, int(taken[-1])
 
     def segments(self) -> set[int]:
         """Numbers of the segments whose files the store has."""
@@ -94,10 +94,12 @@ class NativeStore:
             self.call("segments", found.ctypes.data, len(found), byref(count))
         return set(found[:count.value].tolist())
 
-    def name(self, last: Iterable[int], kept: Iterable[int]) -> None:
-        """Say which segments commits need."""
-        lists = [np.array(sorted(each), np.uint64) for each in (last, kept)]
-        self.call("named", *(value for each in lists for value in (each.ctypes.data, len(each))))
+    def name(self, commit: int, *numbers: Iterable[int]) -> None:
+        """Say which commit is open, which segments it or the last one and which those that are kept
+        have, and which commits are kept."""
+        lists = [np.array(sorted(each), np.uint64) for each in numbers]
+        self.call("named", commit,
+                  *(value for each in lists for value in (each.ctypes.data, len(each))))
 
     def figures(self) -> dict[str, int]:
         """Counts since the opening, and the sizes of index and log."""

@@ -93,7 +93,8 @@ class Store:
             "open", os.fsencode(self._folder), bytes.fromhex(found["store"]),
             found["block_bytes"], found["segment_blocks"], self._tail,
             int.from_bytes(os.urandom(8)), self._commits.next_segment(),
-            self._commits.greatest + 1, self._ring, True, byref(self._native.handle))
+            self._commits.greatest + 1, found["history_from"], self._ring, True,
+            byref(self._native.handle))
         self._numbers = {kept["name"]: at for at, kept in enumerate(found["tables"])}
         needed = sum(-(-table.rows // fitting(table.record, found["block_bytes"]))
                      for table in self._tables.values())
@@ -174,9 +175,9 @@ class Store:
         """
         if keep is not None and (not isinstance(keep, str) or not keep):
             raise Error(f"expected a name for keep, or None, got {keep!r}")
-        segments = self._native.cut()
+        segments, history_from = self._native.cut()
         try:
-            self._commits.write(segments, dense, step, keep, self._commits.manifest["history_from"])
+            self._commits.write(segments, dense, step, keep, history_from)
             self._native.name(*self._commits.named())
             self._remove_unneeded()
         except OSError as error:

@@ -31,9 +31,10 @@ void tables_hook(Hook to) { hook = to; }
 
 int64_t tables_open(char *message, const char *folder, const uint8_t *id, uint32_t block_bytes,
                     uint32_t blocks, uint64_t tail, uint64_t nonce, uint64_t next, uint64_t epoch,
-                    int32_t ring, int32_t writes, Store **out) {
+                    uint64_t history, int32_t ring, int32_t writes, Store **out) {
     return guarded(message, [&] {
-        *out = new Store(folder, id, block_bytes, blocks, tail, nonce, next, epoch, ring, writes);
+        *out = new Store(folder, id, block_bytes, blocks, tail, nonce, next, epoch, history, ring,
+                         writes);
     });
 }
 
@@ -85,7 +86,7 @@ int64_t tables_append(char *message, Store *store, uint64_t view, const int64_t 
     return guarded(message, [&] { store->append(view, flat, count, from, stride, side); });
 }
 
-// Counts the numbers of a commit, four of each segment, for `tables_taken`.
+// Counts the numbers of a commit for `tables_taken`.
 int64_t tables_cut(char *message, Store *store, uint64_t *count) {
     return guarded(message, [&] { *count = store->cut(); });
 }
@@ -103,21 +104,17 @@ int64_t tables_segments(char *message, Store *store, uint64_t *out, uint64_t roo
     });
 }
 
-int64_t tables_named(char *message, Store *store, const uint64_t *last, uint64_t count,
-                     const uint64_t *kept, uint64_t others) {
-    return guarded(message, [&] { store->named({last, last + count}, {kept, kept + others}); });
+int64_t tables_named(char *message, Store *store, uint64_t commit, const uint64_t *last,
+                     uint64_t count, const uint64_t *kept, uint64_t others,
+                     const uint64_t *commits, uint64_t names) {
+    return guarded(message, [&] {
+        store->named(commit, {last, last + count}, {kept, kept + others},
+                     {commits, commits + names});
+    });
 }
 
 int64_t tables_clean(char *message, Store *store) {
-    return guarded(message, [&] {
-        // Segments made from here on hold moved rows: their blocks may be short without a gain.
-        uint64_t below;
-        {
-            std::lock_guard<std::mutex> hold(store->lock);
-            below = store->next;
-        }
-        while (store->clean(below, true)) {}
-    });
+    return guarded(message, [&] { store->clean(); });
 }
 
 int64_t tables_figures(char *message, Store *store, uint64_t *out) {

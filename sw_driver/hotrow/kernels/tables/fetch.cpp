@@ -4,15 +4,6 @@
 
 namespace tables {
 
-void Store::start() {
-    for (const auto &[number, segment] : segments)
-        if (segment->live != segment->expected)
-            fail(segment->file.path, "holds " + std::to_string(segment->live) + " newest rows, and "
-                 "the manifest says " + std::to_string(segment->expected) + ": copy the folder "
-                 "from where it is whole, or open an earlier commit");
-    reads_ = std::make_unique<Reads>(block_bytes, ring);
-}
-
 uint64_t Store::add(View view) {
     std::lock_guard<std::mutex> hold(lock);
     views_.push_back(std::move(view));
@@ -162,6 +153,7 @@ void Store::cancel(Ticket *ticket) {
     std::lock_guard<std::mutex> hold(lock);
     reading_.erase(ticket->number);
     delete ticket;
+    release();
 }
 
 void Store::finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side) {
@@ -230,55 +222,6 @@ void Store::finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side,
     }
     if (!row.empty())
         finish(begin(std::move(table), std::move(row)), out, stride, side, places.data());
-}
-
-void Store::load(uint64_t number, uint64_t own, uint32_t until, uint64_t live) {
-    auto made = std::make_unique<Segment>();
-    made->file = File::open(path_of(number), writes ? O_RDWR : O_RDONLY);
-    made->number = number, made->nonce = own, made->blocks = until, made->slot = take_slot();
-    made->named = true, made->expected = live;
-    Memory data = pages(size_t{64} * block_bytes);
-    const auto &header = *reinterpret_cast<const SegmentHeader *>(data.get());
-    if (made->file.read(data.get(), PAGE, 0) < PAGE || header.magic != SEGMENT_MAGIC ||
-        header.crc != page_crc(data.get(), PAGE, offsetof(SegmentHeader, crc)) ||
-        std::memcmp(header.store, id, 16) || header.number != number || header.nonce != own ||
-        header.block_bytes != block_bytes || header.blocks != bound || until > bound)
-        fail(made->file.path, "has a damaged header at offset 0, or belongs to another store: "
-             "copy it from where it is whole, or open an earlier commit");
-    slots_[made->slot] = made.get();
-    Segment &segment = *made;
-    segments[number] = std::move(made);
-    Identity identity{{}, own, number};
-    std::memcpy(identity.store, id, 16);
-    for (uint32_t first = 0; first < until; first += 64) {
-        const uint32_t some = std::min(64u, until - first);
-        const uint64_t offset = PAGE + uint64_t{first} * block_bytes;
-        const size_t got = segment.file.read(data.get(), size_t{some} * block_bytes, offset);
-        for (uint32_t k = 0; k < some; ++k) {
-            const uint8_t *block = data.get() + size_t{k} * block_bytes;
-            const char *wrong = got < size_t{k + 1} * block_bytes ? "ends before its last block"
-                : block_fault(block, block_bytes, identity, first + k);
-            const BlockHeader &about = header_of(block);
-            if (!wrong && (about.table >= tables.size() ||
-                           about.count > tables[about.table].layout.per_block))
-                wrong = "has rows of another table";
-            for (uint32_t at = 0; !wrong && at < about.count; ++at)
-                if (numbers_of(block)[at] >= tables[about.table].rows)
-                    wrong = "has rows of another table";
-            if (wrong)
-                fail(segment.file.path, std::string(wrong) + " at offset " + std::to_string(
-                     offset + uint64_t{k} * block_bytes) + ": copy it from where it is whole, or "
-                     "open an earlier commit");
-            const uint32_t entry = 1 + segment.slot * bound + first + k;
-            for (uint32_t at = 0; at < about.count; ++at) {
-                Table &table = tables[about.table];
-                const uint32_t row = numbers_of(block)[at], before = table.index->get(row);
-                table.index->set(row, entry);
-                if (before) settle(before, about.table, -1); else ++table.logged;
-                settle(entry, about.table, 1);
-            }
-        }
-    }
 }
 
 }  // namespace tables

@@ -70,6 +70,13 @@ class File {
         return file;
     }
 
+    uint64_t size() const {
+        struct stat about;
+        if (fstat(fd_, &about))
+            fail(path, std::string("cannot be read: ") + std::strerror(errno));
+        return static_cast<uint64_t>(about.st_size);
+    }
+
     // Bytes that were read: fewer only at the end of the file.
     size_t read(void *data, size_t bytes, uint64_t offset) const {
         size_t done = 0;

@@ -5,12 +5,14 @@
 #include "crc32c.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace tables {
 
 constexpr uint32_t PAGE = 4096;
 constexpr uint32_t BLOCK_HEADER = 64;
 constexpr uint64_t SEGMENT_MAGIC = 0x31474553574F5248;  // "HROWSEG1"
+constexpr uint64_t FOOTER_MAGIC = 0x314D555357524F48;   // "HORWSUM1"
 constexpr uint32_t BLOCK_MAGIC = 0x4B425248;            // "HRBK"
 constexpr uint8_t VERSION = 1;
 enum Kind : uint8_t { TRAINED = 1, MOVED = 2 };
@@ -41,6 +43,21 @@ struct BlockHeader {
     uint32_t row_bytes, last;
 };
 static_assert(sizeof(BlockHeader) == BLOCK_HEADER);
+
+// The last page of a full segment. Its summary lies after the blocks.
+struct Footer {
+    uint64_t magic, offset, bytes;  // of the summary
+    uint32_t summary_crc, crc;      // crc of the page, with 0 here
+};
+
+// A block in a summary; its row numbers follow. Blocks come in any order.
+struct Listed {
+    uint32_t block;
+    uint16_t table, count;
+    uint64_t epoch;
+
+    int64_t bytes() const { return sizeof(Listed) + 4 * int64_t{count}; }
+};
 
 // How rows of one table lie in a block.
 struct RowLayout {
@@ -99,6 +116,22 @@ inline const char *block_fault(const uint8_t *block, uint32_t bytes, const Ident
         return "has a block of another place";
     if (header.version != VERSION) return "has a block of another version";
     return nullptr;
+}
+
+inline void add_to_summary(std::vector<uint8_t> &summary, const uint8_t *block) {
+    const BlockHeader &header = header_of(block);
+    const Listed listed{header.block, header.table, header.count, header.epoch};
+    const auto *bytes = reinterpret_cast<const uint8_t *>(&listed);
+    summary.insert(summary.end(), bytes, bytes + sizeof listed);
+    bytes = block + BLOCK_HEADER;
+    summary.insert(summary.end(), bytes, bytes + 4 * header.count);
+}
+
+inline uint32_t summary_crc(const uint8_t *data, size_t bytes, const Identity &identity) {
+    uint32_t crc = crc32c(identity.store, 16);
+    crc = crc32c(&identity.nonce, 8, crc);
+    crc = crc32c(&identity.segment, 8, crc);
+    return crc32c(data, bytes, crc);
 }
 
 inline uint32_t page_crc(const void *page, size_t bytes, size_t field) {

@@ -1,0 +1,145 @@
+// The thread that moves the newest rows out of segments that have few, so that their files can go.
+
+#include "store.hpp"
+
+namespace tables {
+
+uint64_t Store::log_blocks() const {
+    uint64_t blocks = 0;
+    for (const auto &[number, segment] : segments)
+        if (!segment->dead && !segment->kept) blocks += segment->blocks;
+    return blocks;
+}
+
+double Store::live_blocks() const {
+    uint64_t units = 0;
+    for (const auto &[number, segment] : segments)
+        if (!segment->dead && !segment->kept) units += segment->live_units;
+    return static_cast<double>(units) * 0x1p-20;
+}
+
+bool Store::crowded() const {
+    const auto blocks = static_cast<double>(log_blocks());
+    return blocks >= 8.0 * bound && blocks > CAPACITY * live_blocks();
+}
+
+// The epoch that moved rows of an epoch get. Rows between the same two commits that are kept share
+// one, so that they share blocks.
+uint64_t Store::label(uint64_t own) const {
+    if (own > history_) return own;
+    const auto kept = std::lower_bound(commits_.begin(), commits_.end(), own);
+    return kept == commits_.end() || *kept > history_ ? history_ : *kept;
+}
+
+// The segment with the smallest live share, among written ones below a number that no kept commit
+// needs; null where none would give room.
+Segment *Store::choose(uint64_t below) const {
+    Segment *found = nullptr;
+    double least = 0.9;
+    for (const auto &[number, segment] : segments) {
+        if (number >= below || segment->dead || segment->kept || !segment->blocks ||
+            !is_written(*segment))
+            continue;
+        const double share = static_cast<double>(segment->live_units) * 0x1p-20 / segment->blocks;
+        if (share < least) least = share, found = segment.get();
+    }
+    return found;
+}
+
+void Store::clean_log() {
+    std::unique_lock<std::mutex> own(cleaner_, std::defer_lock);
+    for (;;) {
+        {
+            Hold hold(lock);
+            dirt_.wait(hold, [&] {
+                return ending_ || (failed_.empty() && work_to_clean());
+            });
+            if (ending_) return;
+        }
+        own.lock();
+        Hold hold(lock);
+        Segment *source = work_to_clean() ? choose(UINT64_MAX) : nullptr;
+        if (source && failed_.empty()) {
+            try {
+                guard([&] { clean_segment(hold, *source); });
+            } catch (...) {  // the next call says it
+            }
+        }
+        overfull_ = overfull_ && work_to_clean();
+        space_.notify_all();
+        hold.unlock();
+        own.unlock();
+    }
+}
+
+void Store::clean() {
+    std::lock_guard<std::mutex> own(cleaner_);
+    Hold hold(lock);
+    // Segments made from here on hold moved rows: their blocks may be short without a gain.
+    const uint64_t below = next;
+    close_blocks(head_);
+    force_ = head_;
+    work_.notify_one();
+    space_.wait(hold, [&] { return low_ >= force_ || !failed_.empty(); });
+    check();
+    while (Segment *source = choose(below)) guard([&] { clean_segment(hold, *source); });
+    space_.notify_all();
+}
+
+void Store::clean_segment(Hold &hold, Segment &source) {
+    if (committed_ > HISTORY) history_ = std::max(history_, committed_ - HISTORY);
+    const uint32_t step = std::max<uint32_t>(1, (1 << 20) / block_bytes);
+    const Identity identity = identity_of(source);
+    const uint64_t begin = moved_blocks_;
+    cleaning_ = &source;
+    Memory data = pages(size_t{step} * block_bytes);
+    for (uint32_t first = 0; first < source.blocks && source.live && !ending_; first += step) {
+        const uint32_t some = std::min(step, source.blocks - first);
+        const uint64_t offset = PAGE + uint64_t{first} * block_bytes;
+        hold.unlock();
+        try {
+            const size_t got = source.file.read(data.get(), size_t{some} * block_bytes, offset);
+            for (uint32_t k = 0; k < some; ++k) {
+                const char *wrong = got < size_t{k + 1} * block_bytes ? "ends before its last block"
+                    : block_fault(data.get() + size_t{k} * block_bytes, block_bytes, identity,
+                                  first + k);
+                if (wrong)
+                    fail(source.file.path, std::string(wrong) + " at offset " + std::to_string(
+                         offset + size_t{k} * block_bytes) + ": open an earlier commit");
+            }
+        } catch (...) {
+            hold.lock();
+            throw;
+        }
+        hold.lock();
+        for (uint32_t k = 0; k < some; ++k) {
+            const uint8_t *block = data.get() + size_t{k} * block_bytes;
+            const BlockHeader &header = header_of(block);
+            const uint32_t *rows = numbers_of(block), count = header.count;
+            const RowLayout &layout = tables[header.table].layout;
+            const Index &index = *tables[header.table].index;
+            const uint32_t entry = 1 + source.slot * bound + first + k;
+            for (uint32_t at = 0; at < count; ++at) index.prefetch(rows[at]);
+            for (uint32_t at = 0; at < count; ++at) {
+                wait_for_room(hold);
+                if (index.get(rows[at]) != entry) continue;
+                put(header.table, rows[at], MOVED, label(header.epoch), block + layout.row(at),
+                    block + layout.state(at));
+                ++moved;
+            }
+            hold.unlock();
+            hold.lock();
+        }
+    }
+    cleaning_ = nullptr;
+    if (source.live) return;  // the store ends
+    source.dead = true;
+    source.reads = tickets_;
+    release();
+    // Short blocks of many epochs do not give room by moving: they become one epoch, or wait.
+    if (10 * (moved_blocks_ - begin) >= 9 * uint64_t{source.blocks}) {
+        if (history_ < committed_) history_ = committed_; else rest_ = head_ + bound;
+    }
+}
+
+}  // namespace tables

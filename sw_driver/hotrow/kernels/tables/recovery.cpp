@@ -1,0 +1,146 @@
+// The index of a commit, from the summaries of its segments, or from their blocks without one.
+
+#include "store.hpp"
+
+namespace tables {
+
+void Store::start() {
+    for (const auto &[number, segment] : segments)
+        if (!segment->dead && segment->live != segment->expected)
+            fail(segment->file.path, "holds " + std::to_string(segment->live) + " newest rows, and "
+                 "the manifest says " + std::to_string(segment->expected) + ": copy the folder "
+                 "from where it is whole, or open an earlier commit");
+    if (reads_) return;
+    reads_ = std::make_unique<Reads>(block_bytes, ring);
+    if (!writes) return;
+    threads_.emplace_back([this] { write_blocks(); });
+    threads_.emplace_back([this] { clean_log(); });
+}
+
+void Store::load(uint64_t number, uint64_t own, uint32_t until, uint64_t live) {
+    std::lock_guard<std::mutex> hold(lock);
+    const auto known = segments.find(number);
+    if (known == segments.end()) {
+        auto made = std::make_unique<Segment>();
+        made->file = File::open(path_of(number), writes ? O_RDWR : O_RDONLY);
+        made->number = number, made->nonce = own, made->named = true;
+        Memory data = pages(PAGE);
+        const auto &header = *reinterpret_cast<const SegmentHeader *>(data.get());
+        if (made->file.read(data.get(), PAGE, 0) < PAGE || header.magic != SEGMENT_MAGIC ||
+            header.crc != page_crc(data.get(), PAGE, offsetof(SegmentHeader, crc)) ||
+            std::memcmp(header.store, id, 16) || header.number != number ||
+            header.nonce != own || header.block_bytes != block_bytes || header.blocks != bound ||
+            until > bound)
+            fail(made->file.path, "has a damaged header at offset 0, or belongs to another store: "
+                 "copy it from where it is whole, or open an earlier commit");
+        made->slot = take_slot();
+        slots_[made->slot] = made.get();
+        segments[number] = std::move(made);
+    }
+    Segment &segment = *segments[number];
+    if (segment.nonce != own || segment.dead || until < segment.blocks)
+        fail(segment.file.path, "is another one than before: open the tables again");
+    if (segment.file.size() < PAGE + uint64_t{until} * block_bytes)
+        fail(segment.file.path, "ends before its last block, at offset " + std::to_string(
+             segment.file.size()) + ": copy it from where it is whole, or open an earlier commit");
+    segment.expected = live;
+    load_blocks(segment, load_summary(segment, until), until);
+    segment.blocks = until;
+}
+
+// The bytes of a summary, none where it is missing or damaged.
+std::vector<uint8_t> Store::read_summary(const Segment &segment) const {
+    const uint64_t place = PAGE + uint64_t{bound} * block_bytes, size = segment.file.size();
+    if (size < place + PAGE) return {};
+    const uint64_t room = size - place;
+    Memory page = pages(PAGE);
+    const auto &footer = *reinterpret_cast<const Footer *>(page.get());
+    if (room % PAGE || segment.file.read(page.get(), PAGE, size - PAGE) < PAGE ||
+        footer.magic != FOOTER_MAGIC || footer.offset != place || footer.bytes > room - PAGE ||
+        footer.crc != page_crc(page.get(), PAGE, offsetof(Footer, crc)))
+        return {};
+    Memory data = pages(room);
+    if (segment.file.read(data.get(), room, place) < room ||
+        footer.summary_crc != summary_crc(data.get(), footer.bytes, identity_of(segment)))
+        return {};
+    return {data.get(), data.get() + footer.bytes};
+}
+
+// Take blocks from the summary, if it is whole: the first one that is still to be read.
+uint32_t Store::load_summary(Segment &segment, uint32_t until) {
+    if (segment.blocks == until) return until;
+    const std::vector<uint8_t> summary = read_summary(segment);
+    std::vector<const uint8_t *> place(bound);
+    const uint8_t *at = summary.data(), *end = at + summary.size();
+    while (end - at >= static_cast<int64_t>(sizeof(Listed))) {
+        Listed listed;
+        std::memcpy(&listed, at, sizeof listed);
+        if (listed.block >= bound || end - at < listed.bytes() || !fits(listed.table, listed.count,
+                                                                      at + sizeof listed))
+            return segment.blocks;
+        place[listed.block] = at;
+        at += listed.bytes();
+    }
+    for (uint32_t block = segment.blocks; block < until; ++block)
+        if (!place[block]) return segment.blocks;
+    std::vector<uint32_t> rows;
+    for (uint32_t block = segment.blocks; block < until; ++block) {
+        Listed listed;
+        std::memcpy(&listed, place[block], sizeof listed);
+        rows.resize(listed.count);
+        std::memcpy(rows.data(), place[block] + sizeof listed, 4 * rows.size());
+        take(segment, block, listed.table, rows.data(), listed.count);
+    }
+    return until;
+}
+
+void Store::load_blocks(Segment &segment, uint32_t first, uint32_t until) {
+    const Identity identity = identity_of(segment);
+    const uint32_t step = std::max<uint32_t>(1, (1 << 20) / block_bytes);
+    Memory data;
+    for (; first < until; first += step) {
+        const uint32_t some = std::min(step, until - first);
+        const uint64_t offset = PAGE + uint64_t{first} * block_bytes;
+        if (!data) data = pages(size_t{step} * block_bytes);
+        const size_t got = segment.file.read(data.get(), size_t{some} * block_bytes, offset);
+        for (uint32_t k = 0; k < some; ++k) {
+            const uint8_t *block = data.get() + size_t{k} * block_bytes;
+            const char *wrong = got < size_t{k + 1} * block_bytes ? "ends before its last block"
+                : block_fault(block, block_bytes, identity, first + k);
+            const BlockHeader &about = header_of(block);
+            if (!wrong && !fits(about.table, about.count, block + BLOCK_HEADER))
+                wrong = "has rows of another table";
+            if (wrong)
+                fail(segment.file.path, std::string(wrong) + " at offset " + std::to_string(
+                     offset + uint64_t{k} * block_bytes) + ": copy it from where it is whole, or "
+                     "open an earlier commit");
+            take(segment, first + k, about.table, numbers_of(block), about.count);
+        }
+    }
+}
+
+// Whether a block may have so many of these rows, which lie at any address.
+bool Store::fits(uint16_t table, uint32_t count, const uint8_t *rows) const {
+    if (table >= tables.size() || count > tables[table].layout.per_block) return false;
+    for (uint32_t at = 0; at < count; ++at) {
+        uint32_t row;
+        std::memcpy(&row, rows + 4 * at, 4);
+        if (row >= tables[table].rows) return false;
+    }
+    return true;
+}
+
+void Store::take(Segment &segment, uint32_t block, uint16_t table, const uint32_t *rows,
+                 uint32_t count) {
+    Index &index = *tables[table].index;
+    const uint32_t entry = 1 + segment.slot * bound + block;
+    for (uint32_t at = 0; at < count; ++at) index.prefetch(rows[at]);
+    for (uint32_t at = 0; at < count; ++at) {
+        const uint32_t before = index.get(rows[at]);
+        index.set(rows[at], entry);
+        if (before) settle(before, table, -1);
+        settle(entry, table, 1);
+    }
+}
+
+}  // namespace tables
