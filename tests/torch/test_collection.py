@@ -317,6 +317,33 @@ def test_batches_that_never_step_are_refused(make):
             worth(collection(batch.ids)).backward()
 
 
+@pytest.mark.parametrize("ids", ["rows", "any"])
+@pytest.mark.parametrize("following", [0, 1])
+@pytest.mark.parametrize("release", ["step", "zero_grad", "skip"])
+@pytest.mark.parametrize("mode", ["scratchpipe", "freqcache"])
+def test_a_batch_that_is_refused_leaves_no_trace(make, mode, release, following, ids):
+    tables = [replace(config, ids=ids) for config in TABLES]
+    batches = draw(3, 70)
+    collection, beside = make(mode, tables), make("resident", tables)
+    with pytest.raises(hotrow.Error, match=r"step\(\) of the collection's optimizer"):
+        for refused, batch in enumerate(batches):  # noqa: B007
+            worth(collection(batch.ids)).backward()
+    for batch in batches[:refused]:
+        worth(beside(batch.ids)).backward()
+    for each in (collection, beside):
+        each.optimizer.zero_grad() if release == "zero_grad" else each.optimizer.step()
+    if release == "skip":
+        collection.skip()  # without effect: nothing was prefetched
+    for batch in batches[refused + following:refused + following + 4]:
+        for each in (collection, beside):
+            worth(each(batch.ids)).backward()
+            each.optimizer.step()
+    assert collection.sha256() == beside.sha256()
+    if ids == "any":
+        assert all(collection.id_maps.maps[number].digest() == each.digest()
+                   for number, each in beside.id_maps.maps.items())
+
+
 @pytest.mark.parametrize("options, message", [
     ({"mode": "fast"}, "mode is resident, hotline, scratchpipe, freqcache, not 'fast'"),
     ({"mode": "resident", "device": "model"}, "mode resident takes no device"),

@@ -1,5 +1,6 @@
 """TrainPipeline: order, overlap, clean ends, and resumed runs."""
 
+import itertools
 import os
 import threading
 
@@ -480,3 +481,23 @@ def test_a_forked_process_does_not_end_the_epoch_of_its_parent():
         os._exit(len(train_pipeline._OPEN))
     assert os.waitpid(child, 0)[1] == 0
     run.end()
+
+
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_the_caller_s_generator_stays(mode, ahead):
+    """Reading draws none of the model's random numbers, and each epoch has its own order."""
+    def order(run):
+        return torch.cat([ids[:, 0] for ids, _ in run.pipeline])
+    run, other, resumed = (Run(mode, ahead=ahead) for _ in range(3))
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    orders = [order(run) for _ in range(3)]
+    state = run.pipeline.state_dict()
+    orders.append(order(run))
+    assert torch.equal(torch.get_rng_state(), before)
+    for one, two in itertools.pairwise(orders):
+        assert not torch.equal(one, two) and torch.equal(one.sort()[0], two.sort()[0])
+    assert torch.equal(order(other), orders[0])
+    resumed.pipeline.load_state_dict(state)
+    assert torch.equal(order(resumed), orders[3])

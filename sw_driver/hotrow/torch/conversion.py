@@ -1,6 +1,6 @@
 """Replacement of a model's `nn.EmbeddingBag`s and `nn.Embedding`s by tables of a device."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -13,11 +13,13 @@ from .collection.collection import FORWARD_HOOKS, HotEmbeddingBagCollection, ref
 from .collection.embedding import HotEmbedding
 from .collection.embedding_bag import HotEmbeddingBag, check_convertible, refuse_any_ids
 from .features.configs import TableConfig
+from .optim.on_host import on_host
 from .sharded.collection import ShardedEmbeddingBagCollection
 
 _KINDS = (nn.EmbeddingBag, nn.Embedding)
 
 
+@on_host
 def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = None,
             sharded: bool = False, *, min_rows: int = 0,
             choose: Callable[[str, nn.Module], bool] | None = None,
@@ -62,8 +64,10 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     _check_options(sharded, options)
     found = {name: module for name, module in model.named_modules(remove_duplicate=False)
              if isinstance(module, _KINDS)}
+    converted = [name for name, module in model.named_modules()
+                 if isinstance(module, HotEmbeddingBag)]
     if not found:
-        raise Error(f"{type(model).__name__} has no nn.EmbeddingBag or nn.Embedding to convert")
+        _refuse_without_bags(model, converted)
     if "" in found:
         itself = "EmbeddingBag" if isinstance(model, nn.EmbeddingBag) else "Embedding"
         raise Error(f"this is an {itself} itself: make a Hot{itself} in its place")
@@ -73,8 +77,9 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     for name in staying:
         _check_alone(name, model.get_submodule(name), found)
     if not found:
+        already = f"; {', '.join(converted)} are converted already" if converted else ""
         raise Error(f"no bag of {type(model).__name__} was chosen: min_rows={min_rows} and "
-                    f"choose leave out {', '.join(sorted(staying))}")
+                    f"choose leave out {', '.join(sorted(staying))}{already}")
     tables: dict[nn.EmbeddingBag | nn.Embedding, TableConfig] = {}  # of each module, once
     for name, bag in found.items():
         check_convertible(name, bag)
@@ -151,6 +156,14 @@ class _Announcement:
         collection = next(iter(self._modules.values())).collection
         if torch.is_grad_enabled() and collection.store.coming() is None:  # else it was prefetched
             collection.calls.announce(joined_bags(self._modules, self._inputs(*arguments, **named)))
+
+
+def _refuse_without_bags(model: nn.Module, converted: Sequence[str]) -> NoReturn:
+    if converted:
+        raise Error(f"{type(model).__name__} is converted already: {', '.join(converted)} have "
+                    f"their rows in tables, which the collection trains that the first convert() "
+                    f"returned. For another conversion make the model again")
+    raise Error(f"{type(model).__name__} has no nn.EmbeddingBag or nn.Embedding to convert")
 
 
 def _check_alone(name: str, bag: nn.Module, chosen: Mapping[str, nn.Module]) -> None:

@@ -19,6 +19,7 @@ from ..features.configs import TableConfig, TableGroup, check_tables, group_tabl
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined
 from ..memory.slot_memory import memory_on
+from ..optim.on_host import entries_on_host
 from ..optim.rules import Rule
 from ..optim.staging import GradientStage
 from ..store.base import Store
@@ -48,6 +49,7 @@ FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kw
 _COPIED = (*FORWARD_HOOKS, "_buffers", "_non_persistent_buffers_set", "_modules")
 
 
+@entries_on_host
 class HotEmbeddingBagCollection(nn.Module):
     """Embeddings of several tables that live in host memory, with the busy rows in slots.
 

@@ -6,10 +6,12 @@ import torch
 
 from ..features.bags import Bags
 from ..features.inputs import host_tensor
+from ..optim.on_host import entries_on_host
 from .eager import outside_compile
 from .embedding_bag import HotEmbeddingBag
 
 
+@entries_on_host
 class HotEmbedding(HotEmbeddingBag):
     """Replaces an `nn.Embedding`; `optimizer` trains its rows.
 

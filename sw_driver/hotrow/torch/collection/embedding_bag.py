@@ -13,6 +13,7 @@ from ...contract.errors import BatchError, Error
 from ..features.bags import Bags
 from ..features.configs import TableConfig
 from ..features.inputs import host_tensor, weights_of
+from ..optim.on_host import entries_on_host
 from .collection import HotEmbeddingBagCollection
 from .eager import outside_compile
 from .result_dtype import followed, unchanged
@@ -24,6 +25,7 @@ from .table_view import TableView
 Self = TypeVar("Self", bound="HotEmbeddingBag")
 
 
+@entries_on_host
 class HotEmbeddingBag(nn.Module):
     """Replaces an `nn.EmbeddingBag`; `optimizer` trains its rows.
 

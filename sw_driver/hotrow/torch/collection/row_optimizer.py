@@ -12,6 +12,7 @@ import torch
 from ...contract.errors import Error
 from ..features.layout import FeatureLayout
 from ..optim.interrupts import raise_saying, uninterrupted
+from ..optim.on_host import on_host
 from ..optim.rules import OPTIMIZERS, Rule
 from ..optim.staging import GradientStage
 from ..store.base import Store
@@ -50,6 +51,7 @@ class RowOptimizer(torch.optim.Optimizer):
 
     of_rows = True
 
+    @on_host
     def __init__(self, rule: Rule, rows: RowsParameter, layout: FeatureLayout, store: Store,
                  staging: GradientStage, batches: TrainedBatches, calls: BagCalls,
                  id_maps: IdMaps | None, saved: SavedState) -> None:
@@ -113,6 +115,7 @@ class RowOptimizer(torch.optim.Optimizer):
                     group["step"] += self._staging.counted - counted
         return loss
 
+    @on_host
     def _apply(self) -> None:
         with self._staging.lock:
             self._layout.agree(self._check, "nothing was applied, because of the optimizer")
@@ -181,6 +184,7 @@ class RowOptimizer(torch.optim.Optimizer):
         rule.steps = _steps(group.get("step", 0))
         return rule
 
+    @on_host
     def state_dict(self) -> dict[str, Any]:
         """The state of every table by name, as state of parameter 0, and the parameter group.
 
@@ -202,6 +206,7 @@ class RowOptimizer(torch.optim.Optimizer):
             found = after(self, found) or found
         return found
 
+    @on_host
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict` returned.
 

@@ -323,6 +323,10 @@ def _begin_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any
                       f"reach hotrow's rows. Make the optimizer after convert()", stacklevel=4)
     for each in replaced:
         each.replaced = ""
+    if shown and isinstance(optimizer, torch.optim.SparseAdam):
+        raise Error("SparseAdam has the parameter of a table, whose gradients it does not get: "
+                    "step the collection's optimizer instead, as in convert(optimizer='adam'), "
+                    "and leave the table's parameter out of SparseAdam")
     for rows in shown:
         if any(type(each) is torch.Tensor and each.numel() > 1
                and each.shape == _of_size(rows.stage, rows.table).shape

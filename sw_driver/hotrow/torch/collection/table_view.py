@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from weakref import ref
 
 import torch
@@ -37,6 +37,7 @@ class TableView(torch.Tensor):
     table, writes reach the table, and writes into a part of it are an error.
     """
 
+    _storage: TableStorage | None = None
     _is_param = False  # what nn.Parameter's isinstance() asks
     _hooked = False
     _rows: Any
@@ -132,6 +133,11 @@ class TableView(torch.Tensor):
             self._key = _key(owner, self._source)
             plain(_TENSOR.copy_, (plain(_TENSOR.detach, (self,)), self._source))
 
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        """Empty: a copy by PyTorch's stager of checkpoints has no owner."""
+        return {}
+
     def __hash__(self) -> int:
         return id(self) if self._rows is None else id(self._rows)
 
@@ -147,12 +153,32 @@ class TableView(torch.Tensor):
 
 
 class TableStorage:
-    """Address and size of a table's memory; whoever wrote it would not reach rows in slots."""
+    """Address and size of a table's memory; whoever wrote it would not reach rows in slots.
 
-    def __init__(self, view: TableView, item: int) -> None:
+    As its kind, called with a size, makes the storage of a copy, `dcp.async_save` can stage it.
+    """
+
+    def __new__(cls, view: TableView | int, item: int = 1, **named: Any) -> Any:
+        return object.__new__(cls) if isinstance(view, TableView) else _Copy(view, **named)
+
+    def __init__(self, view: TableView, item: int = 1) -> None:
         self.device, self.dtype, self._address = view.device, view.dtype, view.data_ptr()
         last = sum((n - 1) * stride for n, stride in zip(view.shape, view.stride(), strict=True))
-        self._bytes, self._item = (last + 1) * view.itemsize, item
+        self._bytes, self._item = (last + 1) * view.itemsize if view.numel() else 0, item
+        self._rows, self._owner = plain(_TENSOR.detach, (view,)), view._owner
+
+    @staticmethod
+    def _new_shared(size: int, device: str = "cpu") -> torch.UntypedStorage:
+        found: torch.UntypedStorage = _Copy._new_shared(size, device=device)
+        return found
+
+    def octets(self) -> torch.Tensor:
+        """Its bytes, after every applied step: uint8."""
+        if self._owner is not None:
+            self._owner.flush()
+        count = self._bytes // self._rows.itemsize
+        octets: torch.Tensor = self._rows.as_strided((count,), (1,)).view(torch.uint8)
+        return octets
 
     def data_ptr(self) -> int:
         """Address of the first row."""
@@ -175,6 +201,16 @@ class TableStorage:
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         _refuse_moving()
+
+
+class _Copy(torch.UntypedStorage):
+    """Memory for a copy of a table."""
+
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> Any:
+        if not isinstance(source, TableStorage):
+            return super().copy_(source, non_blocking)
+        torch.empty(0, dtype=torch.uint8).set_(self).copy_(source.octets())
+        return self
 
 
 def _refuse_moving() -> NoReturn:
@@ -265,6 +301,13 @@ def _read_only(func: Any) -> Callable[..., Any]:
     return call
 
 
+def _untyped_storage(view: Any) -> TableStorage:
+    # One for each view, as in PyTorch: stagers know a storage by its identity.
+    if view._storage is None:
+        view._storage = TableStorage(view, 1)
+    return cast(TableStorage, view._storage)
+
+
 def _equals(view: Any, other: Any) -> Any:
     if isinstance(other, torch.Tensor) and is_one_table(view, other):
         return True
@@ -281,7 +324,8 @@ _HANDLED: dict[Any, Callable[..., Any]] = {
     _TENSOR.detach_: lambda view: _set_requires_grad(view, False),
     _TENSOR.requires_grad.__set__: _set_requires_grad,
     _TENSOR.__eq__: _equals,
-    _TENSOR.untyped_storage: lambda view: TableStorage(view, 1),
+    _TENSOR.untyped_storage: _untyped_storage,
+    _TENSOR.storage_offset: lambda _: 0,  # in that storage
     _TENSOR.storage: lambda view: TableStorage(view, view.itemsize),
     _TENSOR._typed_storage: lambda view: TableStorage(view, view.itemsize),
     _TENSOR.__dlpack__: lambda *_, **__: _refuse_moving(),

@@ -101,6 +101,8 @@ class TrainedBatches:
             self._layout.agree(
                 lambda: self._check_coming(bags, None if comes else prefetched),
                 f"batch {self.count} was refused, because of the order of batches")
+        if request is None and bags.lookups:
+            store.check_room()  # before ids get rows
         with self._keeping():
             if request is None:
                 request = self.request(bags.snapshot(), rows_of=None if maps is None else maps.take)

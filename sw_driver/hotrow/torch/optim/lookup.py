@@ -20,6 +20,7 @@ from ..memory.slot_memory import to_device
 from .arithmetic import pool
 from .gradients import LocatedRows, StagedBags, StagedGradients
 from .leaf import LEAF_SHAPE, Held, RowsLeaf
+from .on_host import on_host
 
 _LEAST = 1 << 18  # elements; less the C library keeps for itself
 _KEPT = 4  # blocks that nothing refers to, at most, after a block of another size
@@ -226,6 +227,7 @@ class PooledLookup(torch.autograd.Function):
         return pooled
 
     @staticmethod
+    @on_host
     def backward(ctx: Any, gradients: Tensor | None) -> tuple[Any, ...]:
         (weights, *rows), lookup = ctx.saved_tensors, ctx.lookup
         reached = torch.zeros(*LEAF_SHAPE, dtype=torch.float32) if ctx.needs_input_grad[0] else None

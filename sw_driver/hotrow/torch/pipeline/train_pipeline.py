@@ -78,6 +78,8 @@ class TrainPipeline(Generic[B]):
         self.epoch = self.batch = self._skip = self._done = 0
         self._random: torch.Tensor | None = None  # state of the loader's generator
         self._resumed: torch.Tensor | None = None
+        self._begin = torch.empty(0, dtype=torch.uint8, device="cpu")  # generator of an epoch
+        self._repeats = 0  # epochs before the last one that began with the same
         self._iterator: Generator[B, None, None] | None = None
         self._seconds = 0.0
         self._started: float | None = None
@@ -162,13 +164,15 @@ class TrainPipeline(Generic[B]):
     def state_dict(self) -> dict[str, Any]:
         """The place to continue from: take it after the step of the batch yielded last."""
         return {"epoch": self.epoch, "batch": self.batch, "random": self._random,
-                "model_random": torch.get_rng_state()}
+                "model_random": torch.get_rng_state(), "begin": self._begin,
+                "repeats": self._repeats}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next epoch continue at the batch at which the state was taken."""
         epoch, batch, random = state["epoch"], state["batch"], state["random"]
         torch.set_rng_state(state["model_random"])
         self.epoch, self._skip, self._resumed = epoch, batch, random
+        self._begin, self._repeats = state.get("begin", self._begin), state.get("repeats", 0)
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -261,8 +265,13 @@ class TrainPipeline(Generic[B]):
         if self._resumed is not None:
             self._random, self._resumed = self._resumed, None
         else:
-            seed = int(torch.randint(1 << 62, ()))
-            self._random = torch.Generator().manual_seed(seed).get_state()
+            # From a copy, so that the model's numbers stay as they are. An epoch that begins at the
+            # same numbers as the last one has another order all the same.
+            own, begin = torch.Generator(), torch.get_rng_state()
+            self._repeats = self._repeats + 1 if torch.equal(begin, self._begin) else 0
+            self._begin = begin
+            seed = int(torch.randint(1 << 62, (), generator=own.set_state(begin), device="cpu"))
+            self._random = own.manual_seed(seed + self._repeats).get_state()
         state = self._random
         iterator: Iterator[B] | None = None
         while True:

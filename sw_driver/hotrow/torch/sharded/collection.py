@@ -22,6 +22,7 @@ from ..features.layout import FeatureLayout, Result
 from ..memory.slot_memory import memory_on
 from ..memory.tables import digest_of
 from ..optim.finite_check import FiniteCheck
+from ..optim.on_host import entries_on_host
 from ..optim.rules import Rule
 from ..store.base import Store
 from ..store.in_flight import BatchWindow
@@ -89,6 +90,7 @@ class ShardedContents(TableContents):
         return whole
 
 
+@entries_on_host
 class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     """A `HotEmbeddingBagCollection` whose rows the ranks of `torch.distributed` share out.
 

@@ -189,6 +189,9 @@ class Store(ABC):
         """The batches that were taken and not finished, the last first."""
         return iter(())
 
+    def check_room(self) -> None:  # noqa: B027
+        """Raise Error if no further batch with lookups can be taken before one has trained."""
+
     def prefetch(self, request: Request) -> None:  # noqa: B027
         """Begin to bring the rows of a batch that will be taken."""
 

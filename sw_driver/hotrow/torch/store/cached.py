@@ -128,6 +128,10 @@ class CachedStore(Store):
             return None  # a batch without lookups needs no rows, and was not recorded
         return self.window.batches[self.window.next].request
 
+    def check_room(self) -> None:
+        if not self.copies_excess:
+            self.window.check_room(self.window.next)
+
     def prefetch(self, request: Request) -> None:
         if not request.bags.lookups:
             return
@@ -147,6 +151,7 @@ class CachedStore(Store):
         if not self.waiting:
             if self.copies_excess and self.window.full:
                 return self._take_copies(request)
+            self.window.check_room(self.window.next)  # what is refused must not be queued
             self.prefetch(request)
         number = self.window.next
         if self.coming() is not request:

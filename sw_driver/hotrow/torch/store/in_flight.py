@@ -119,11 +119,17 @@ class BatchWindow:
 
     def want(self, number: int) -> None:
         """Record that the trainer waits for a batch; refuse one too far ahead."""
+        self.check_room(number)
+        self.wanted = number
+
+    def check_room(self, number: int) -> None:
+        """Raise Error if a batch is too far ahead to be taken."""
         if number - self.finished >= self._followed - self._look_ahead:
             raise Error(f"batch {number}: {number - self.finished} batches before it have not "
-                        f"trained, and this card follows {self._followed}: call optimizer.step() "
-                        f"more often, or eval() where nothing trains")
-        self.wanted = number
+                        f"trained, and this card follows {self._followed}: call step() of the "
+                        f"collection's optimizer more often, beside that of the model's (an "
+                        f"optimizer of PyTorch does not train rows), or eval() where nothing "
+                        f"trains")
 
     @property
     def full(self) -> bool:
