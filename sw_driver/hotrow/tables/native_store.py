@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ctypes import (
     POINTER,
     byref,
@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..contract.errors import Error
 from ..kernels import native
+from .table import ELEMENT_BYTES, Table, fitting
 
 _ARGUMENTS: dict[str, list[Any]] = {
     "open": [c_char_p, c_char_p, c_uint32, c_uint32, c_uint64, c_uint64, c_uint64, c_uint64,
@@ -37,6 +39,9 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "taken": [c_void_p, c_void_p],
     "named": [c_void_p, c_uint64, *[c_void_p, c_uint64] * 3],
     "segments": [c_void_p, c_void_p, c_uint64, POINTER(c_uint64)],
+    "changed": [c_void_p, c_uint32, c_uint64, POINTER(c_uint64)],
+    "taken_rows": [c_void_p, c_void_p],
+    "verify": [c_void_p],
     "clean": [c_void_p],
     "cancel": [c_void_p, c_void_p],
     "figures": [c_void_p, c_void_p],
@@ -74,6 +79,42 @@ class NativeStore:
         first = () if name == "open" else (self.handle,)
         if function(message, *first, *arguments) < 0:
             raise Error(message.value.decode(errors="replace"))
+
+    def open(self, manifest: dict[str, Any], tables: Mapping[str, Table], epoch: int,
+             tail: int = 0, next_segment: int = 0, ring: bool = True, trains: bool = False) -> None:
+        """Open the rows of a commit, whose epoch is the number of the next one.
+
+        Raises
+        ------
+        Error
+            A file is missing or damaged.
+        """
+        block = manifest["block_bytes"]
+        self.call("open", os.fsencode(self.folder), bytes.fromhex(manifest["store"]), block,
+                  manifest["segment_blocks"], tail, int.from_bytes(os.urandom(8)), next_segment,
+                  epoch, manifest["history_from"], ring, trains, byref(self.handle))
+        ordered = [tables[kept["name"]] for kept in manifest["tables"]]
+        needed = sum(-(-table.rows // fitting(table.record, block)) for table in ordered)
+        for table in ordered:
+            self.call("add", table.rows, table.row_bytes, table.memory_bytes, table.side_bytes,
+                      (needed * 9 // 4 + 2).bit_length(), table.seed & (1 << 64) - 1, table.bound,
+                      table.initial_state, table.dim, table.state_columns,
+                      list(ELEMENT_BYTES).index(table.dtype))
+        self.load(manifest)
+
+    def load(self, manifest: dict[str, Any]) -> None:
+        """Take what a commit has beyond the one that is open."""
+        for segment in manifest["segments"]:
+            self.call("load", *segment)
+        self.call("start")
+
+    def changed(self, table: int, since: int) -> NDArray[np.int64]:
+        """Rows of a table whose newest copy is of an epoch after one, ascending."""
+        count = c_uint64()
+        self.call("changed", table, since, byref(count))
+        found = np.empty(count.value, np.uint32)
+        self.call("taken_rows", found.ctypes.data)
+        return found.astype(np.int64)
 
     def cut(self) -> tuple[list[list[int]], int]:
         """End the epoch, and force all rows to the disk: number, nonce, blocks and newest rows of

@@ -3,15 +3,15 @@
 import fcntl
 import os
 from collections.abc import Sequence
-from ctypes import byref
 from pathlib import Path
 from typing import Any, Self
 
 from ..contract.errors import Error
 from .commits import Commit, Commits
 from .native_store import NativeStore
+from .reader import Reader
 from .rows import Rows
-from .table import ELEMENT_BYTES, Table, block_bytes, fitting, segment_blocks
+from .table import Table, block_bytes, segment_blocks
 
 
 class Store:
@@ -89,25 +89,9 @@ class Store:
     def _open(self) -> None:
         found = self._commits.manifest
         self._compare(found["tables"])
-        self._native.call(
-            "open", os.fsencode(self._folder), bytes.fromhex(found["store"]),
-            found["block_bytes"], found["segment_blocks"], self._tail,
-            int.from_bytes(os.urandom(8)), self._commits.next_segment(),
-            self._commits.greatest + 1, found["history_from"], self._ring, True,
-            byref(self._native.handle))
         self._numbers = {kept["name"]: at for at, kept in enumerate(found["tables"])}
-        needed = sum(-(-table.rows // fitting(table.record, found["block_bytes"]))
-                     for table in self._tables.values())
-        for name in self._numbers:
-            table = self._tables[name]
-            self._native.call(
-                "add", table.rows, table.row_bytes, table.memory_bytes, table.side_bytes,
-                (needed * 9 // 4 + 2).bit_length(), table.seed & (1 << 64) - 1, table.bound,
-                table.initial_state, table.dim, table.state_columns,
-                list(ELEMENT_BYTES).index(table.dtype))
-        for number, nonce, count, live in found["segments"]:
-            self._native.call("load", number, nonce, count, live)
-        self._native.call("start")
+        self._native.open(found, self._tables, self._commits.greatest + 1, self._tail,
+                          self._commits.next_segment(), self._ring, trains=True)
         self._native.name(*self._commits.named())
 
     def _compare(self, found: list[dict[str, Any]]) -> None:
@@ -239,6 +223,18 @@ class Store:
         for number, path in files:
             if number not in had:
                 path.unlink(missing_ok=True)
+
+    def verify(self) -> None:
+        """Read all that the open commit has.
+
+        Raises
+        ------
+        Error
+            With file and offset of what is damaged.
+        """
+        self.dense()
+        with Reader(self._folder, self.number, self._ring) as reader:
+            reader.verify()
 
     def clean(self) -> None:
         """Move the live rows of segments that have few."""

@@ -102,6 +102,11 @@ class Table:
         """Bytes of a row with all its state, in a block."""
         return self.row_bytes + self.side_bytes
 
+    @classmethod
+    def of(cls, kept: dict[str, Any]) -> "Table":
+        """The table that a manifest describes."""
+        return cls(**{**kept, "columns": kept["columns"] or None})
+
     def kept(self) -> dict[str, Any]:
         """What a manifest says of the table."""
         return {"name": self.name, "rows": self.rows, "dim": self.dim, "seed": self.seed,

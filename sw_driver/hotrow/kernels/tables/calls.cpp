@@ -113,6 +113,26 @@ int64_t tables_named(char *message, Store *store, uint64_t commit, const uint64_
     });
 }
 
+// Counts the rows for `tables_taken_rows`.
+int64_t tables_changed(char *message, Store *store, uint32_t table, uint64_t since,
+                       uint64_t *count) {
+    return guarded(message, [&] {
+        store->taken_rows = store->changed(static_cast<uint16_t>(table), since);
+        *count = store->taken_rows.size();
+    });
+}
+
+int64_t tables_taken_rows(char *message, Store *store, uint32_t *out) {
+    return guarded(message, [&] {
+        std::copy(store->taken_rows.begin(), store->taken_rows.end(), out);
+        std::vector<uint32_t>().swap(store->taken_rows);
+    });
+}
+
+int64_t tables_verify(char *message, Store *store) {
+    return guarded(message, [&] { store->verify(); });
+}
+
 int64_t tables_clean(char *message, Store *store) {
     return guarded(message, [&] { store->clean(); });
 }

@@ -44,8 +44,20 @@ void Store::load(uint64_t number, uint64_t own, uint32_t until, uint64_t live) {
         fail(segment.file.path, "ends before its last block, at offset " + std::to_string(
              segment.file.size()) + ": copy it from where it is whole, or open an earlier commit");
     segment.expected = live;
-    load_blocks(segment, load_summary(segment, until), until);
+    each_block(segment, segment.blocks, until,
+               [&](uint32_t block, uint16_t table, uint64_t own, const uint32_t *rows,
+                   uint32_t count) {
+        segment.newest = std::max(segment.newest, own);
+        take(segment, block, table, rows, count);
+    });
     segment.blocks = until;
+}
+
+// Blocks in their order, from the summary if it has them all.
+void Store::each_block(const Segment &segment, uint32_t first, uint32_t until,
+                       const Visit &visit) const {
+    if (first < until && !visit_summary(segment, first, until, visit))
+        visit_blocks(segment, first, until, visit);
 }
 
 // The bytes of a summary, none where it is missing or damaged.
@@ -61,14 +73,13 @@ std::vector<uint8_t> Store::read_summary(const Segment &segment) const {
         return {};
     Memory data = pages(room);
     if (segment.file.read(data.get(), room, place) < room ||
-        footer.summary_crc != summary_crc(data.get(), footer.bytes, identity_of(segment)))
+        footer.summary_crc != summary_crc(data.get(), room - PAGE, identity_of(segment)))
         return {};
     return {data.get(), data.get() + footer.bytes};
 }
 
-// Take blocks from the summary, if it is whole: the first one that is still to be read.
-uint32_t Store::load_summary(Segment &segment, uint32_t until) {
-    if (segment.blocks == until) return until;
+bool Store::visit_summary(const Segment &segment, uint32_t first, uint32_t until,
+                          const Visit &visit) const {
     const std::vector<uint8_t> summary = read_summary(segment);
     std::vector<const uint8_t *> place(bound);
     const uint8_t *at = summary.data(), *end = at + summary.size();
@@ -77,31 +88,30 @@ uint32_t Store::load_summary(Segment &segment, uint32_t until) {
         std::memcpy(&listed, at, sizeof listed);
         if (listed.block >= bound || end - at < listed.bytes() || !fits(listed.table, listed.count,
                                                                       at + sizeof listed))
-            return segment.blocks;
+            return false;
         place[listed.block] = at;
         at += listed.bytes();
     }
-    for (uint32_t block = segment.blocks; block < until; ++block)
-        if (!place[block]) return segment.blocks;
+    if (std::count(place.begin() + first, place.begin() + until, nullptr)) return false;
     std::vector<uint32_t> rows;
-    for (uint32_t block = segment.blocks; block < until; ++block) {
+    for (uint32_t block = first; block < until; ++block) {
         Listed listed;
         std::memcpy(&listed, place[block], sizeof listed);
         rows.resize(listed.count);
         std::memcpy(rows.data(), place[block] + sizeof listed, 4 * rows.size());
-        take(segment, block, listed.table, rows.data(), listed.count);
+        visit(block, listed.table, listed.epoch, rows.data(), listed.count);
     }
-    return until;
+    return true;
 }
 
-void Store::load_blocks(Segment &segment, uint32_t first, uint32_t until) {
+void Store::visit_blocks(const Segment &segment, uint32_t first, uint32_t until,
+                         const Visit &visit) const {
     const Identity identity = identity_of(segment);
     const uint32_t step = std::max<uint32_t>(1, (1 << 20) / block_bytes);
-    Memory data;
+    Memory data = pages(size_t{step} * block_bytes);
     for (; first < until; first += step) {
         const uint32_t some = std::min(step, until - first);
         const uint64_t offset = PAGE + uint64_t{first} * block_bytes;
-        if (!data) data = pages(size_t{step} * block_bytes);
         const size_t got = segment.file.read(data.get(), size_t{some} * block_bytes, offset);
         for (uint32_t k = 0; k < some; ++k) {
             const uint8_t *block = data.get() + size_t{k} * block_bytes;
@@ -114,8 +124,40 @@ void Store::load_blocks(Segment &segment, uint32_t first, uint32_t until) {
                 fail(segment.file.path, std::string(wrong) + " at offset " + std::to_string(
                      offset + uint64_t{k} * block_bytes) + ": copy it from where it is whole, or "
                      "open an earlier commit");
-            take(segment, first + k, about.table, numbers_of(block), about.count);
+            visit(first + k, about.table, about.epoch, numbers_of(block), about.count);
         }
+    }
+}
+
+std::vector<uint32_t> Store::changed(uint16_t table, uint64_t since) {
+    std::lock_guard<std::mutex> hold(lock);
+    std::vector<uint32_t> found;
+    for (const auto &[number, segment] : segments) {
+        if (segment->dead || segment->newest <= since) continue;
+        const uint32_t first = 1 + segment->slot * bound;
+        each_block(*segment, 0, segment->blocks,
+                   [&](uint32_t block, uint16_t of, uint64_t own, const uint32_t *rows,
+                       uint32_t count) {
+            if (of != table || own <= since) return;
+            for (uint32_t at = 0; at < count; ++at)
+                if (tables[of].index->get(rows[at]) == first + block) found.push_back(rows[at]);
+        });
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+void Store::verify() {
+    std::lock_guard<std::mutex> hold(lock);
+    for (const auto &[number, segment] : segments) {
+        if (segment->dead) continue;
+        visit_blocks(*segment, 0, segment->blocks,
+                     [](uint32_t, uint16_t, uint64_t, const uint32_t *, uint32_t) {});
+        const uint64_t end = PAGE + uint64_t{bound} * block_bytes;
+        if (segment->blocks == bound && segment->file.size() > end &&
+            read_summary(*segment).empty())
+            fail(segment->file.path, "has a damaged summary from offset " + std::to_string(end) +
+                 " on: its blocks are whole; copy it from where it is whole");
     }
 }
 

@@ -9,6 +9,7 @@
 #include "index.hpp"
 #include "reads.hpp"
 
+#include <functional>
 #include <map>
 #include <set>
 
@@ -33,7 +34,7 @@ struct Segment {
     uint64_t number, nonce, first = 0;  // place of block 0 in the order of this opening; 0: before
     uint32_t slot, blocks = 0, written = 0;
     uint64_t live = 0, live_units = 0;  // newest rows, and what they fill, in 2^-20 blocks
-    uint64_t expected = 0;              // live rows by the manifest
+    uint64_t expected = 0, newest = 0;  // live rows by the manifest; last epoch of a block
     bool unsynced = false, dead = false;
     bool named = false, kept = false;   // by the last commit or one under way; by a kept one
     uint64_t reads = 0;                 // reads begun before it died have smaller numbers
@@ -107,6 +108,10 @@ class Store {
     void named(uint64_t commit, const std::set<uint64_t> &last, const std::set<uint64_t> &kept,
                std::vector<uint64_t> commits);
     std::vector<uint64_t> numbers();
+    // Rows of a table whose newest copy is of an epoch after one, of a store that is only read.
+    std::vector<uint32_t> changed(uint16_t table, uint64_t since);
+    // Read all blocks, and throw at the first that is damaged.
+    void verify();
     // Move the newest rows out of all segments that have few.
     void clean();
 
@@ -117,6 +122,7 @@ class Store {
     bool ring, writes;
     std::vector<Table> tables;
     std::vector<uint64_t> taken;
+    std::vector<uint32_t> taken_rows;
     std::atomic<uint64_t> requests{0}, fetched{0}, tail_hits{0}, written{0}, trained{0}, moved{0};
     std::map<uint64_t, std::unique_ptr<Segment>> segments;
     std::mutex lock;
@@ -180,9 +186,15 @@ class Store {
     Segment *choose(uint64_t below) const;
     void clean_segment(Hold &hold, Segment &source);
 
+    // Block, table, epoch, and rows.
+    using Visit = std::function<void(uint32_t, uint16_t, uint64_t, const uint32_t *, uint32_t)>;
+    void each_block(const Segment &segment, uint32_t first, uint32_t until,
+                    const Visit &visit) const;
     std::vector<uint8_t> read_summary(const Segment &segment) const;
-    uint32_t load_summary(Segment &segment, uint32_t until);
-    void load_blocks(Segment &segment, uint32_t first, uint32_t until);
+    bool visit_summary(const Segment &segment, uint32_t first, uint32_t until,
+                       const Visit &visit) const;
+    void visit_blocks(const Segment &segment, uint32_t first, uint32_t until,
+                      const Visit &visit) const;
     bool fits(uint16_t table, uint32_t count, const uint8_t *rows) const;
     void take(Segment &segment, uint32_t block, uint16_t table, const uint32_t *rows,
               uint32_t count);

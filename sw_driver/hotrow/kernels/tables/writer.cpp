@@ -78,7 +78,7 @@ void Store::finish_segment(Hold &hold, Segment &segment) {
         auto &footer = *reinterpret_cast<Footer *>(data.get() + room);
         footer.magic = FOOTER_MAGIC, footer.bytes = summary.size();
         footer.offset = PAGE + uint64_t{bound} * block_bytes;
-        footer.summary_crc = summary_crc(data.get(), summary.size(), identity_of(segment));
+        footer.summary_crc = summary_crc(data.get(), room, identity_of(segment));
         footer.crc = page_crc(data.get() + room, PAGE, offsetof(Footer, crc));
         segment.file.write(data.get(), room + PAGE, footer.offset);
         bytes = room + PAGE;
