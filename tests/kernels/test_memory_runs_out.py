@@ -18,6 +18,6 @@ def test_memory_that_runs_out_is_an_error(tmp_path):
     assert done.returncode == 0, done
     raised = {(name, threads): int(errors)
               for name, threads, errors in map(str.split, done.stdout.splitlines())}
-    # A search for ids takes memory for its threads alone, and does without.
+    # These take memory for their threads alone, and do without.
     assert len(raised) == 18 and [call for call, errors in raised.items() if not errors] == [
-        ("id_map_find", "1")], raised
+        ("pool_forward", "1"), ("id_map_find", "1")], raised

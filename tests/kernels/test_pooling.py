@@ -1,9 +1,12 @@
 import pytest
 import torch
 from hotrow.contract.errors import Error
+from hotrow.kernels.copying import copy_rows
 from hotrow.kernels.grouping import Grouper
 from hotrow.kernels.pooling import BagLayout, merge_sums, pool_bags, sum_blocks, sum_gradients
+from hotrow.kernels.updating import update_rows
 from hotrow.torch.optim.arithmetic import pool, sum_duplicates
+from hotrow.torch.optim.rules import SGD, Adagrad
 
 from tests.kernels.draws import DTYPES, draw_bags, draw_rows, same_bits
 
@@ -92,6 +95,43 @@ def test_sums_lie_at_the_columns():
     plain, _ = sum_gradients(torch.cat((wide[:, 9:13], wide[:, 1:5]), dim=1), groups,
                              BagLayout(2, SAMPLES, 4))
     assert same_bits(sums, plain)
+
+
+@pytest.mark.parametrize("columns, stride, apart", [
+    ((16, 0), 32, True), ((0, 15), 32, False), ((0, 17), 32, False), ((0, 32), 16, True),
+    ((0, 31), 16, False), ((0, 48), 32, True), ((0, 33), 32, False), ((0, 16), 15, False)])
+def test_sums_share_no_memory(columns, stride, apart):
+    """Features of 16 elements in one row for each sample, or one after the other."""
+    layout = BagLayout(2, 2, 16, columns=torch.tensor(columns), width=64)
+    memory, rows = torch.full((128,), torch.nan), torch.ones(3, 16)
+    out = memory.as_strided((2, 64), (stride, 1))
+    if apart:
+        pool_bags(rows, torch.tensor([0, 1, 2, 0]), layout, out=out)
+        assert int((memory == 1).sum()) == 64 == int((~memory.isnan()).sum())
+    else:
+        with pytest.raises(Error, match="share none with each other"):
+            pool_bags(rows, torch.tensor([0, 1, 2, 0]), layout, out=out)
+
+
+TWO = torch.tensor([0, 1])
+
+
+@pytest.mark.parametrize("call", [
+    lambda to, given: pool_bags(given, TWO, BagLayout(1, 2, 16), out=to),
+    lambda to, given: sum_gradients(given, Grouper(2).group(TWO), BagLayout(1, 2, 16), out=to),
+    copy_rows,
+    lambda to, given: update_rows(to, TWO, given, SGD(0.1)),
+    lambda to, given: update_rows(torch.ones(2, 16), TWO, given, Adagrad(0.1), to),
+    lambda to, given: update_rows(to, TWO, torch.ones(2, 16), Adagrad(0.1), given),
+], ids=["pool", "sum", "copy", "update", "state beside gradients", "state beside rows"])
+def test_what_is_written_is_not_read(call):
+    memory = torch.ones(64)
+    given = memory[:32].view(2, 16)
+    for first in (0, 1, 31):
+        with pytest.raises(Error, match=r"shares? no|share none|not in"):
+            call(memory[first:first + 32].view(2, 16), given)
+    assert torch.equal(memory, torch.ones(64))
+    call(memory[32:].view(2, 16), given)
 
 
 def test_given_memory_is_used():

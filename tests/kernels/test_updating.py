@@ -6,7 +6,7 @@ from hotrow.torch.optim.rules import SGD, Adagrad, RowwiseAdagrad, Rule
 
 from tests.kernels.draws import DTYPES, draw_rows, same_bits
 
-RULES = [SGD(0.1), RowwiseAdagrad(0.03), Adagrad(0.03, initial=0.1)]
+RULES = [SGD(0.1), RowwiseAdagrad(0.03, eps=0.1), Adagrad(0.03, eps=0.1, initial=0.1)]
 ROWS, TRAINED = 60, 40
 
 

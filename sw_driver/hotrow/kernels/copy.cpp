@@ -9,12 +9,6 @@
 extern "C" int64_t copy_rows(char *target, int64_t target_rows, int64_t target_stride, Integers to,
                              const char *source, int64_t source_rows, int64_t source_stride,
                              Integers from, int64_t count, int64_t bytes, int threads) try {
-    if (!holds_rows(target, target_rows, target_stride, bytes, false) ||
-        !holds_rows(source, source_rows, source_stride, bytes, true) || count < 0 ||
-        Rows{target, target_rows, target_stride, bytes}.share(
-            {source, source_rows, source_stride, bytes}) ||
-        (to.data && (count > INT32_MAX || !to.holds(count))) || (from.data && !from.holds(count)))
-        return REFUSED;
     for (int64_t i = 0; i < count; ++i) {
         const uint64_t t = to.data ? to[i] : i, s = from.data ? from[i] : i;
         if (t >= static_cast<uint64_t>(target_rows) || s >= static_cast<uint64_t>(source_rows))

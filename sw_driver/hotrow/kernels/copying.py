@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..contract.errors import Error
-from .library import Integers, address, library, pointer, threads_for
+from .library import Integers, address, library, pointer, share_memory, threads_for
 
 
 def copy_rows(target: Tensor, source: Tensor, to: Tensor | None = None,
@@ -45,6 +45,8 @@ def copy_rows(target: Tensor, source: Tensor, to: Tensor | None = None,
                                          < target[0].numel()):
         raise Error("expected indices int32[n] or int64[n], and a target of rows that share no "
                     "memory")
+    if share_memory(target, source):
+        raise Error("expected a target that shares no memory with the source")
     native = library()
     size, width = target.element_size(), target.shape[1] if target.dim() == 2 else 1
     to, start = (None if each is None else each.contiguous() for each in (to, start))

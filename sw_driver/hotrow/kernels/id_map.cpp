@@ -28,16 +28,9 @@ struct Map {
     Row *state;
     Entry *index;
     int32_t *free;  // the last one leaves first
-    int64_t rows, buckets, free_count, fresh, used;
+    int64_t rows, buckets, free_count, fresh, used;  // a bucket stays empty: every search ends
     uint64_t seed;
 
-    // A bucket stays empty, so that every search ends.
-    bool possible() const {
-        return rows >= 1 && rows <= INT32_MAX && buckets >= rows && fresh >= 1 && fresh <= rows &&
-               free_count >= 0 && free_count < rows && used >= 0 && used < rows &&
-               holds(free, rows, sizeof *free) &&
-               holds(state, rows, sizeof *state) && holds(index, buckets, sizeof *index);
-    }
     uint32_t hash(uint64_t id) const { return static_cast<uint32_t>(mixed(id ^ seed) >> 32); }
     int64_t home(uint32_t hash) const { return (static_cast<uint64_t>(hash) * buckets) >> 32; }
     int64_t next(int64_t bucket) const { return bucket + 1 == buckets ? 0 : bucket + 1; }
@@ -101,7 +94,6 @@ struct Order {  // rows that expire first come first
 // Returns how many have no row.
 extern "C" int64_t id_map_find(const Map *map, const uint64_t *ids, int64_t count, uint32_t batch,
                                int64_t *rows, int threads) try {
-    if (!map || !map->possible() || !holds(ids, count, 8) || !holds(rows, count, 8)) return REFUSED;
     const bool shared = threads > 1;
     int64_t missing = 0;
     parallel(count, threads, [&](int64_t first, int64_t last) {
@@ -145,7 +137,6 @@ extern "C" int64_t id_map_find(const Map *map, const uint64_t *ids, int64_t coun
 // Build the index from the rows. Returns 0, or a row whose id another row has, too. Memory that is
 // still zero is not written: a map of many rows and few ids stays small.
 extern "C" int64_t id_map_rebuild(Map *map) {
-    if (!map || !map->possible()) return REFUSED;
     for (Entry *entry = map->index; entry < map->index + map->buckets; ++entry)
         if (entry->row || entry->hash) *entry = {};
     for (int64_t row = 1; row < map->fresh; ++row)
@@ -158,9 +149,6 @@ extern "C" int64_t id_map_rebuild(Map *map) {
 // unless the rows end; or -1 - i where id i has a row, or the free row for it is none.
 extern "C" int64_t id_map_add(Map *map, const uint64_t *ids, const uint32_t *counts, int64_t count,
                               uint32_t batch, int64_t *rows) {
-    if (!map || !map->possible() || !holds(ids, count, 8) || !holds(counts, count, 4) || !batch ||
-        !holds(rows, count, 8))
-        return REFUSED;
     for (int64_t i = 0; i < count; ++i) {
         if (i + PREFETCH < count)
             __builtin_prefetch(map->index + map->home(map->hash(ids[i + PREFETCH])), 1);
@@ -182,9 +170,6 @@ extern "C" int64_t id_map_add(Map *map, const uint64_t *ids, const uint32_t *cou
 // rows expire. A freed row keeps its count until it is given. Returns how many.
 extern "C" int64_t id_map_expire(Map *map, uint32_t done, uint32_t before, uint32_t below,
                                  int32_t by_count, int64_t most, int64_t *rows, uint64_t *ids) try {
-    if (!map || !map->possible() || !holds(rows, std::min(most, map->rows), 8) ||
-        !holds(ids, std::min(most, map->rows), 8))
-        return REFUSED;
     std::vector<int32_t> found;
     for (int64_t row = 1; row < map->fresh; ++row) {
         const Row &state = map->state[row];
@@ -198,7 +183,6 @@ extern "C" int64_t id_map_expire(Map *map, uint32_t done, uint32_t before, uint3
         found.resize(most);
     }
     std::sort(found.begin(), found.end(), order);
-    if (map->free_count + static_cast<int64_t>(found.size()) >= map->rows) return REFUSED;
     for (size_t i = 0; i < found.size(); ++i) {
         Row &state = map->state[found[i]];
         map->remove(state.id);
@@ -221,9 +205,6 @@ extern "C" int64_t id_map_expire(Map *map, uint32_t done, uint32_t before, uint3
 extern "C" int64_t id_map_count(uint16_t *sketch, int64_t width, uint64_t seed,
                                 const uint64_t *ids, const uint32_t *counts, int64_t count,
                                 uint32_t *estimates) {
-    if (width < 1 || !holds(sketch, width, SKETCH_ROWS * sizeof *sketch) || !holds(ids, count, 8) ||
-        !holds(counts, count, 4) || !holds(estimates, count, 4))
-        return REFUSED;
     for (int64_t i = 0; i < count; ++i) {
         uint16_t *counters[SKETCH_ROWS];
         uint64_t least = UINT16_MAX;

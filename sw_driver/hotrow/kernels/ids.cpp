@@ -37,9 +37,6 @@ int64_t flatten(const Id *ids, int64_t features, const int64_t *begin, const int
 extern "C" int64_t flatten_ids(Integers ids, int64_t size, int64_t features, const int64_t *begin,
                                const int64_t *counts, int64_t stride, const int64_t *rows,
                                void *flat, int64_t room, int32_t flat_wide) {
-    if (!ids.holds(size) || !holds(begin, features, 8) || !holds(counts, features, 8) ||
-        !holds(rows, features, 8) || room < 0 || !holds(flat, room, flat_wide ? 8 : 4))
-        return REFUSED;
     for (int64_t f = 0; f < features; ++f) {
         if (counts[f] < 0 || counts[f] > room || (!flat_wide && rows[f] > int64_t{INT32_MAX} + 1)) return -2;
         room -= counts[f];

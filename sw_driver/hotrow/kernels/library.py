@@ -16,7 +16,7 @@ from . import native
 _WORK_PER_THREAD = 1 << 17  # elements that pay for a thread
 
 _FOLDER = Path(__file__).parent
-REFUSED, NO_MEMORY = -(1 << 63), 1 - (1 << 63)  # as in rows.hpp
+NO_MEMORY = -(1 << 63)  # as in rows.hpp
 TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
@@ -93,8 +93,7 @@ def library() -> ctypes.CDLL:
 
 
 def declared(loaded: ctypes.CDLL, arguments: Mapping[str, object]) -> ctypes.CDLL:
-    """The library, with types for some calls; they raise Error for arguments that it refuses, and
-    MemoryError."""
+    """The library, with types for some calls; they raise MemoryError."""
     for name, types in arguments.items():
         function = getattr(loaded, name)
         function.argtypes, function.restype, function.errcheck = types, c_int64, _accepted
@@ -105,9 +104,6 @@ def _accepted(result: int, function: Any, arguments: tuple[Any, ...]) -> int:
     if result == NO_MEMORY:
         raise MemoryError(f"memory ran out in {function.__name__}, which has changed nothing: free "
                           f"some, or use smaller batches")
-    if result == REFUSED:
-        raise Error(f"{function.__name__}{arguments}: expected sizes from 0 on, memory for every "
-                    f"array that has elements, and none that is written twice or read as well")
     return result
 
 
@@ -120,6 +116,22 @@ def pointer(tensor: torch.Tensor | None, dtype: torch.dtype | None) -> int | Non
                     f"{list(tensor.shape)} with strides {list(tensor.stride())} on "
                     f"{tensor.device}")
     return tensor.data_ptr()
+
+
+def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether rows of two arrays [R, D] or [R] share a byte; columns of one array share none."""
+    if not one.numel() or not other.numel():
+        return False
+    (size, stride), (other_size, other_stride) = (
+        (each.element_size() * (each.shape[1] if each.dim() == 2 else 1),
+         each.element_size() * each.stride(0) if len(each) > 1 else 0) for each in (one, other))
+    ahead = other.data_ptr() - one.data_ptr()
+    if (ahead >= (len(one) - 1) * stride + size
+            or -ahead >= (len(other) - 1) * other_stride + other_size):
+        return False
+    if stride != other_stride or not stride:
+        return True
+    return ahead % stride < size or ahead % stride + other_size > stride
 
 
 def address(array: NDArray[Any]) -> int | None:

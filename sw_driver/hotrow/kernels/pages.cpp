@@ -50,9 +50,6 @@ int64_t pages_of(uintptr_t base, int64_t bytes, int64_t total, const Integers &r
 // 1 + i where rows[i] is no row, or -1 - row where the page of that row cannot be read.
 extern "C" int64_t read_rows(const uint8_t *base, int64_t bytes, int64_t total, Integers rows,
                              int64_t count, const int64_t *spans, int64_t span_count) try {
-    if (bytes < 1 || !holds(base, total, bytes) || !rows.holds(count) ||
-        !holds(spans, span_count, 16) || !std::is_sorted(spans, spans + 2 * span_count))
-        return REFUSED;
     const uintptr_t page = sysconf(_SC_PAGESIZE), begin = reinterpret_cast<uintptr_t>(base);
     std::vector<Pages> found;
     if (const int64_t wrong =

@@ -23,7 +23,7 @@ def read_rows(array: torch.Tensor, rows: torch.Tensor, spans: torch.Tensor) -> N
         An index is no row, or the disk does not give a page.
     """
     native, count = library(), rows.shape[0]
-    if not array.is_contiguous() or array.device.type != "cpu" or not array.shape[0]:
+    if not array.is_contiguous() or array.device.type != "cpu" or not array.numel():
         raise Error(f"expected contiguous rows on the host, got {list(array.shape)} with strides "
                     f"{list(array.stride())} on {array.device}")
     size, rows = array[0].numel() * array.element_size(), rows.contiguous()

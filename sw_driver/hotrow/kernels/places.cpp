@@ -12,10 +12,6 @@
 extern "C" int64_t place_slots(const uint32_t *slots, int64_t count, int64_t directory,
                                uint32_t flag, int32_t choice_log2, int64_t part, int64_t first,
                                const int64_t *area, int64_t area_rows, int32_t *places) {
-    if (directory < 0 || choice_log2 < 0 || choice_log2 > 32 || part < 0 || part > INT32_MAX ||
-        first < 0 || !holds(slots, count, 4) || !holds(area, area_rows, 8) ||
-        !holds(places, count, 4))
-        return REFUSED;
     const int64_t mask = (int64_t{1} << choice_log2) - 1;
     for (int64_t i = 0; i < count; ++i) {
         const int64_t slot = slots[i];
@@ -35,14 +31,10 @@ extern "C" int64_t place_slots(const uint32_t *slots, int64_t count, int64_t dir
 }
 
 // The tables and rows of flat rows: entry i is row, table of flat[i]. Table t of `tables` begins at
-// first[t] and has the number `number` + t. Returns 0, 1 + i where flat[i] is negative or no 32-bit
-// row of its table, or -1 where the tables do not ascend from 0.
+// first[t], ascending from 0, and has the number `number` + t. Returns 0, or 1 + i where flat[i] is
+// negative or no 32-bit row of its table.
 extern "C" int64_t locate_rows(const int64_t *flat, int64_t count, const int64_t *first,
                                int64_t tables, uint32_t number, uint32_t *entries) {
-    if (!holds(flat, count, 8) || !holds(first, tables, 8) || !holds(entries, count, 8))
-        return REFUSED;
-    if (!count) return 0;
-    if (tables < 1 || first[0] || !std::is_sorted(first, first + tables)) return -1;
     int64_t at = 0;  // of the row before: rows of a table mostly follow one another
     for (int64_t i = 0; i < count; ++i) {
         if (flat[i] < 0) return 1 + i;
@@ -65,10 +57,6 @@ extern "C" int64_t select_rows(const uint64_t *keys, const uint32_t *slots, int6
                                int64_t tables, const int32_t *group_of, const int64_t *first,
                                int32_t group, int64_t directory, int64_t *flat,
                                uint32_t *chosen_slots, int64_t *with, int64_t *without) {
-    if (!holds(keys, count, 8) || !holds(slots, count, 4) || !holds(group_of, tables, 4) ||
-        !holds(first, tables, 8) || !holds(flat, count, 8) || !holds(chosen_slots, count, 4) ||
-        !holds(with, tables, 8) || !holds(without, tables, 8) || directory < 0)
-        return REFUSED;
     int64_t found = 0;
     for (int64_t i = 0; i < count; ++i) {
         const uint64_t t = keys[i] >> 32;
@@ -87,9 +75,6 @@ extern "C" int64_t select_rows(const uint64_t *keys, const uint32_t *slots, int6
 // occurs before; then nothing was recorded.
 extern "C" int64_t assign_slots(const int32_t *places, const int64_t *flat, int64_t count,
                                 int64_t slots, void *held, int32_t wide, uint8_t *dirty) try {
-    if (count > INT32_MAX || !holds(places, count, 4) || !holds(flat, count, 8) ||
-        !holds(held, slots, wide ? 8 : 4) || !holds(dirty, slots, 1))
-        return REFUSED;
     for (int64_t i = 0; i < count; ++i)
         if (static_cast<uint32_t>(places[i]) >= static_cast<uint64_t>(slots) || flat[i] < 0 ||
             (!wide && flat[i] > INT32_MAX))
@@ -114,7 +99,6 @@ extern "C" int64_t assign_slots(const int32_t *places, const int64_t *flat, int6
 // where place i is negative.
 extern "C" int64_t mark_dirty(Integers places, int64_t count, int64_t slots, uint8_t *dirty,
                               int64_t *others) {
-    if (!places.holds(count) || !holds(dirty, slots, 1) || !holds(others, count, 8)) return REFUSED;
     int64_t found = 0;
     for (int64_t i = 0; i < count; ++i) {
         if (i + PREFETCH < count) prefetch<1>(dirty, places[i + PREFETCH], 1, 1);

@@ -126,14 +126,6 @@ Sums sum_gradients(const float *gradients, const Bags &bags, const int32_t *numb
 extern "C" int64_t pool_forward(const Table *table, const Bags *bags, Integers slots,
                                 int64_t feature_stride, int64_t sample_stride, float *pooled,
                                 int threads) try {
-    if (!table || !table->possible(true) || !bags || !bags->possible() ||
-        !slots.holds(bags->lookups) || !apart(bags->features, feature_stride) ||
-        !apart(bags->samples, sample_stride) ||
-        !holds(pooled, bags->features * bags->samples, table->dim) ||
-        (bags->features &&
-         !holds_rows(pooled, bags->samples, bags->row_stride, table->dim, false)) ||
-        !bags->separate(table->dim) || bags->share(pooled, table->dim, table->bytes()))
-        return REFUSED;
     if (!bags->sound()) return -1;
     int64_t wrong = -1;
     with_element(table->type, [&](auto element) {
@@ -157,11 +149,6 @@ extern "C" int64_t pool_forward(const Table *table, const Bags *bags, Integers s
 extern "C" int64_t pool_backward(const float *gradients, const Bags *bags, const int32_t *numbers,
                                  const int32_t *counts, int64_t distinct, int64_t dim, float *sums,
                                  int threads) try {
-    if (!bags || !bags->possible() || !holds(gradients, bags->features * bags->samples, dim) ||
-        !holds(numbers, bags->lookups, 4) || !holds(counts, distinct, 4) ||
-        !holds(sums, distinct, dim) ||
-        bags->share(gradients, dim, Rows::of(sums, distinct, dim, dim, 4)))
-        return REFUSED;
     if (!bags->sound()) return -1;
     if (!distinct || !bags->lookups) return distinct || bags->lookups ? MALFORMED : FINITE;
     threads = std::clamp(threads, 1, MOST_THREADS);

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..contract.errors import Error
 from .grouping import Grouper, Groups
-from .library import Bags, Integers, Table, library, pointer, threads_for
+from .library import Bags, Integers, Table, library, pointer, share_memory, threads_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +51,17 @@ class BagLayout:
             raise Error(f"expected {self.features} columns, each with {self.dim} of "
                         f"{self.row_width}, got {columns.tolist()}")
         return columns
+
+    def separate(self, stride: int) -> bool:
+        """Whether sums in rows `stride` elements apart share no memory: those of a sample lie in
+        one row, or all of a feature before those of the next."""
+        columns, size = self.first_columns.sort().values, self.dim
+        if self.samples > 1 and len(columns):
+            if stride < size:
+                return False
+            if int(columns[-1] - columns[0]) + size > stride:
+                size += (self.samples - 1) * stride
+        return bool((columns.diff() >= size).all())
 
     @property
     def bag_lengths(self) -> Tensor:
@@ -129,6 +140,7 @@ def pool_bags(rows: Tensor, slots: Tensor, layout: BagLayout, weights: Tensor | 
     Error
         A slot is no row; the lengths are not those of the lookups.
     """
+    chosen = layout.columns is not None or out is not None  # where the sums lie
     if out is None:
         out = torch.empty(layout.samples, layout.row_width, dtype=torch.float32)
     layout.check(out, slots.numel(), weights)
@@ -138,6 +150,8 @@ def pool_bags(rows: Tensor, slots: Tensor, layout: BagLayout, weights: Tensor | 
         raise Error(f"expected rows [R, {layout.dim}] and slots [n] or [{layout.features}, "
                     f"{layout.samples}], got {list(rows.shape)} and {list(slots.shape)}")
     Integers.of(slots)
+    if chosen and (not layout.separate(out.stride(0)) or share_memory(out, rows)):
+        raise Error("expected memory for sums that share none with each other or with the rows")
     native = library()
     if slots.dim() == 1:
         slots = slots.contiguous()
@@ -188,6 +202,9 @@ def sum_gradients(gradients: Tensor, groups: Groups, layout: BagLayout,
         raise Error(f"expected a count for each of {count} slots, got {groups.counts.shape[0]}")
     layout.check(gradients, lookups, weights)
     sums = torch.empty(count, layout.dim, dtype=torch.float32) if out is None else out[:count]
+    if out is not None and (sums.shape != (count, layout.dim) or share_memory(sums, gradients)):
+        raise Error(f"expected memory for float32[{count}, {layout.dim}] that the gradients are "
+                    f"not in, got {list(out.shape)}")
     native = library()
     state = native.pool_backward(
         _on_host(gradients), ctypes.byref(layout.native(lookups, weights, gradients.stride(0))),

@@ -28,51 +28,9 @@ constexpr int PARTS = LANES / 8;  // of eight elements
 using Floats = float __attribute__((vector_size(4 * LANES)));
 using Words = uint32_t __attribute__((vector_size(4 * LANES)));
 
-// Result of a call with sizes that are negative or of no memory, or without an array that it needs.
-constexpr int64_t REFUSED = INT64_MIN;
 // Result of a call for which there is not enough memory. No exception leaves a call: it would end
 // the process of its caller, who speaks C.
-constexpr int64_t NO_MEMORY = INT64_MIN + 1;
-
-// Whether there may be an array of so many elements of so many bytes at `data`.
-inline bool holds(const void *data, int64_t count, int64_t bytes) {
-    int64_t size;
-    return !__builtin_mul_overflow(count, bytes, &size) && (count | bytes | size) >> 48 == 0 &&
-           (data || !size);
-}
-
-// Whether items may lie at a stride.
-inline bool apart(int64_t count, int64_t stride) { return count < 2 || holds("", count, stride); }
-
-// Whether there may be rows of `size` bytes or elements, `stride` apart, which share memory only
-// where they are just read.
-inline bool holds_rows(const void *data, int64_t rows, int64_t stride, int64_t size, bool read) {
-    return holds(data, rows, size) &&
-           (rows < 2 || (stride >= (read ? 0 : size) && apart(rows, stride)));
-}
-
-// Rows of `size` bytes, `stride` apart, of an array that `holds_rows`.
-struct Rows {
-    const void *data;
-    int64_t rows, stride, size;
-
-    // Rows of `dim` elements of so many bytes, `stride` elements apart.
-    static Rows of(const void *data, int64_t rows, int64_t stride, int64_t dim, int64_t bytes) {
-        return {data, rows, rows < 2 ? 0 : stride * bytes, dim * bytes};
-    }
-
-    // Whether a byte of a row is in a row of the other array; columns of one array share none.
-    bool share(const Rows &other) const {
-        if (!rows || !size || !other.rows || !other.size) return false;
-        const int64_t ahead = static_cast<const char *>(other.data) - static_cast<const char *>(data);
-        if (ahead >= (rows - 1) * stride + size ||
-            -ahead >= (other.rows - 1) * other.stride + other.size)
-            return false;
-        if (stride != other.stride || !stride) return true;
-        const int64_t column = (ahead % stride + stride) % stride;
-        return column < size || column + other.size > stride;
-    }
-};
+constexpr int64_t NO_MEMORY = INT64_MIN;
 
 // int32 or int64, selected at run time.
 struct Integers {
@@ -82,7 +40,6 @@ struct Integers {
     int64_t operator[](int64_t i) const {
         return wide ? static_cast<const int64_t *>(data)[i] : static_cast<const int32_t *>(data)[i];
     }
-    bool holds(int64_t count) const { return ::holds(data, count, wide ? 8 : 4); }
 };
 
 // Elements of a row in memory; conversions from fp32 round to nearest even.
@@ -221,11 +178,6 @@ struct Table {
     void *data;
     int64_t rows, stride, dim;
     int32_t type;  // 0 float32, 1 float16, 2 bfloat16
-
-    bool possible(bool read) const {
-        return type >= 0 && type <= 2 && holds_rows(data, rows, stride, dim, read);
-    }
-    Rows bytes() const { return Rows::of(data, rows, stride, dim, type ? 2 : 4); }
 };
 
 // Bags feature after feature, those of a feature sample after sample. Without `lengths` each bag
@@ -257,35 +209,7 @@ struct Bags {
         return sum;
     }
 
-    bool possible() const {
-        int64_t bags;
-        return features >= 0 && samples >= 0 && lookups >= 0 && apart(samples, row_stride) &&
-               !__builtin_mul_overflow(features, samples, &bags) && holds(columns, features, 8) &&
-               (!lengths.data || lengths.holds(bags));
-    }
     bool sound() const { return first_lookup(features * samples) == lookups; }
-
-    // Whether pooled bags of `dim` elements share no memory: the bags of a sample lie in one row, or
-    // all bags of a feature before those of the next.
-    bool separate(int64_t dim) const {
-        if (!features || !samples) return true;
-        std::vector<int64_t> sorted(columns, columns + features);
-        std::sort(sorted.begin(), sorted.end());
-        if (sorted.front() < 0 || sorted.back() >> 48) return false;
-        if (samples > 1 && sorted.back() - sorted.front() + dim > row_stride)
-            dim += (samples - 1) * row_stride;
-        for (int64_t feature = 1; feature < features; ++feature)
-            if (sorted[feature] - sorted[feature - 1] < dim) return false;
-        return true;
-    }
-
-    // Whether pooled bags of `dim` elements share memory with rows.
-    bool share(const float *pooled, int64_t dim, const Rows &rows) const {
-        for (int64_t feature = 0; feature < features; ++feature)
-            if (Rows::of(pooled + columns[feature], samples, row_stride, dim, 4).share(rows))
-                return true;
-        return false;
-    }
 };
 
 constexpr int MOST_THREADS = 1024;

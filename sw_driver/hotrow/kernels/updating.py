@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..contract.errors import Error
 from .copying import first_repeated
-from .library import Integers, Table, library, pointer, threads_for
+from .library import Integers, Table, library, pointer, share_memory, threads_for
 
 _RULES = {"sgd": (0, 0), "rowwise_adagrad": (1, 1), "adagrad": (2, 2)}  # code, dimensions of state
 
@@ -56,22 +56,27 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
     Integers.of(slots)
     code, dimensions = _RULES.get(rule.name, (None, 0))
     count = slots.shape[0]
-    if slots.dim() != 1 or (count > 1 and rows.stride(0) < rows.shape[1]):
+    if slots.dim() != 1 or not rows.shape[1] or (
+            len(rows) > 1 and rows.stride(0) < rows.shape[1]):
         raise Error(f"expected slots [u] and rows that share no memory, got {list(slots.shape)} "
-                    f"and rows with strides {list(rows.stride())}")
+                    f"and rows {list(rows.shape)} with strides {list(rows.stride())}")
     if gradients.shape != (count, rows.shape[1]) or gradients.dtype != torch.float32:
         raise Error(f"expected gradients float32[{len(slots)}, {rows.shape[1]}], got "
                     f"{gradients.dtype} {list(gradients.shape)}")
     if dimensions and (state is None or state.dim() != dimensions or len(state) != len(rows)
                        or state.dtype != torch.float32 or (dimensions == 2 and (
                            state.shape != rows.shape or state.stride(1) != 1))
-                       or (len(rows) > 1 and state.stride(0) < 1) or state.device.type != "cpu"):
+                       or (len(rows) > 1 and state.stride(0) < state[0].numel())
+                       or state.device.type != "cpu"):
         raise Error(f"{rule.name} needs state float32{list(rows.shape[:dimensions])}")
     if code is None or not rule.plain:
         _step(rows, slots, gradients, rule, state, keys)
         return
     slots, gradients = slots.contiguous(), gradients.contiguous()
     kept = state if dimensions else None
+    if share_memory(rows, gradients) or (kept is not None and (
+            share_memory(kept, rows) or share_memory(kept, gradients))):
+        raise Error("expected rows, state and gradients that share no memory")
     wrong = library().update(
         ctypes.byref(Table.of(rows)), None if kept is None else kept.data_ptr(),
         0 if kept is None else kept.stride(0), Integers.of(slots), count,
