@@ -1,8 +1,9 @@
 """Tables of rows on disk: a base, a log that is only appended, and commits. No PyTorch."""
 
+from .bases import FileBase, TensorBase
 from .commits import Commit
 from .reader import Reader, open
 from .store import Store
 from .table import Table
 
-__all__ = ["Commit", "Reader", "Store", "Table", "open"]
+__all__ = ["Commit", "FileBase", "Reader", "Store", "Table", "TensorBase", "open"]

@@ -29,6 +29,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
              c_uint64, c_int32, c_int32, POINTER(c_void_p)],
     "add": [c_void_p, c_uint64, c_uint32, c_uint32, c_uint32, c_int32, c_uint64, c_float, c_float,
             c_int64, c_int64, c_int32],
+    "base": [c_void_p, c_char_p, c_uint64, c_uint64, c_uint64, c_int32, c_uint32, c_int64],
     "view": [c_void_p, c_void_p, c_void_p, c_uint64, POINTER(c_uint64)],
     "load": [c_void_p, c_uint64, c_uint64, c_uint32, c_uint64],
     "start": [c_void_p],
@@ -95,11 +96,15 @@ class NativeStore:
                   epoch, manifest["history_from"], ring, trains, byref(self.handle))
         ordered = [tables[kept["name"]] for kept in manifest["tables"]]
         needed = sum(-(-table.rows // fitting(table.record, block)) for table in ordered)
-        for table in ordered:
+        for table, kept in zip(ordered, manifest["tables"], strict=True):
             self.call("add", table.rows, table.row_bytes, table.memory_bytes, table.side_bytes,
                       (needed * 9 // 4 + 2).bit_length(), table.seed & (1 << 64) - 1, table.bound,
                       table.initial_state, table.dim, table.state_columns,
                       list(ELEMENT_BYTES).index(table.dtype))
+            for file in kept["base"].get("files", ()):
+                self.call("base", os.fsencode(file["path"]), file["rows"], file["offset"],
+                          file["state"], list(ELEMENT_BYTES).index(file["dtype"]),
+                          file["row_bytes"], file["columns"])
         self.load(manifest)
 
     def load(self, manifest: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import Error
+from . import bases
 from .export import Tensor, write_safetensors
 from .manifest import manifest_path, numbers, read_manifest
 from .native_store import NativeStore
@@ -77,6 +78,11 @@ class Reader:
     def _attach(self, commit: int | None) -> None:
         for _ in range(_TRIES):
             manifest = self._find(commit)
+            for kept in manifest["tables"]:
+                asked = bases.of(kept["base"])
+                wrong = asked and bases.changed(kept["base"], asked.kept(Table.of(kept)))
+                if wrong:
+                    raise Error(f"table {kept['name']!r} in {self._folder}: {wrong}")
             native = NativeStore(self._folder)
             tables = {kept["name"]: Table.of(kept) for kept in manifest["tables"]}
             try:
@@ -257,13 +263,15 @@ class Reader:
             return self.number
 
     def verify(self) -> None:
-        """Read all that the commit has.
+        """Read all that the commit has, and the files of the tables' bases.
 
         Raises
         ------
         Error
             With file and offset of what is damaged.
         """
+        for table in self._manifest["tables"]:
+            bases.verify(table["base"])
         with self._lock:
             self._native.call("verify")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..contract.errors import Error
+from . import bases
 from .commits import Commit, Commits
 from .native_store import NativeStore
 from .reader import Reader
@@ -100,13 +101,17 @@ class Store:
             raise Error(f"the folder {self._folder} has tables {sorted(kept)}, and "
                         f"{sorted(self._tables)} were asked for")
         for name, table in self._tables.items():
-            asked = table.kept()
-            differing = [f"{key} is {kept[name].get(key)!r} and {asked.get(key)!r} was asked for"
-                         for key in {**kept[name], **asked}
-                         if kept[name].get(key) != asked.get(key)]
+            asked, have = table.kept(), kept[name]
+            differing = [f"{key} is {have.get(key)!r} and {value!r} was asked for"
+                         for key, value in asked.items()
+                         if key != "base" and have.get(key) != value]
+            differing += filter(None, [bases.changed(have["base"], asked["base"])])
             if differing:
                 raise Error(f"table {name!r} in {self._folder}: {'; '.join(differing)}: name "
                             f"another folder, or give the table these properties")
+            for file, new in zip(have["base"].get("files", ()), asked["base"].get("files", ()),
+                                 strict=True):
+                file["path"] = new["path"]  # it may have moved
 
     def __enter__(self) -> Self:
         return self
@@ -225,7 +230,7 @@ class Store:
                 path.unlink(missing_ok=True)
 
     def verify(self) -> None:
-        """Read all that the open commit has.
+        """Read all that the open commit has, and the files of the tables' bases.
 
         Raises
         ------
@@ -233,6 +238,8 @@ class Store:
             With file and offset of what is damaged.
         """
         self.dense()
+        for table in self._commits.manifest["tables"]:
+            bases.verify(table["base"])
         with Reader(self._folder, self.number, self._ring) as reader:
             reader.verify()
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..contract.errors import Error
+from . import bases
 
 ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _HEADER = 64  # bytes of a block before its row numbers
@@ -12,7 +13,7 @@ _HEADER = 64  # bytes of a block before its row numbers
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose rows start as `hotrow.ids.initial_rows([row], dim, seed, bound)`.
+    """A table whose rows start as `hotrow.ids.initial_rows([row], dim, seed, bound)`, or in files.
 
     Parameters
     ----------
@@ -33,6 +34,8 @@ class Table:
         Each number of state of a row that was never trained.
     optimizer : str
         Name of the rule whose state the rows have.
+    base : TensorBase or FileBase, optional
+        Files with the rows before any training, in place of the seed.
 
     Raises
     ------
@@ -51,6 +54,7 @@ class Table:
     width: int | None = None
     initial_state: float = 0.0
     optimizer: str = ""
+    base: bases.TensorBase | bases.FileBase | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows < 1 << 32 or self.dim < 1 or self.dtype not in ELEMENT_BYTES:
@@ -105,14 +109,15 @@ class Table:
     @classmethod
     def of(cls, kept: dict[str, Any]) -> "Table":
         """The table that a manifest describes."""
-        return cls(**{**kept, "columns": kept["columns"] or None})
+        return cls(**{**kept, "columns": kept["columns"] or None, "base": bases.of(kept["base"])})
 
     def kept(self) -> dict[str, Any]:
         """What a manifest says of the table."""
         return {"name": self.name, "rows": self.rows, "dim": self.dim, "seed": self.seed,
                 "bound": self.bound, "dtype": self.dtype, "state": self.state,
                 "columns": self.state_columns, "initial_state": self.initial_state,
-                "optimizer": self.optimizer}
+                "optimizer": self.optimizer,
+                "base": self.base.kept(self) if self.base else {"kind": "seed"}}
 
 
 def fitting(record: int, block: int) -> int:

@@ -22,6 +22,21 @@ void store(uint8_t *to, float value, int32_t element) {
     }
 }
 
+float load(const uint8_t *from, int32_t element) {
+    float value;
+    if (element == FLOAT32) {
+        std::memcpy(&value, from, 4);
+    } else if (element == FLOAT16) {
+        _Float16 half;
+        std::memcpy(&half, from, 2);
+        value = static_cast<float>(half);
+    } else {
+        const uint32_t bits = uint32_t{from[0]} << 16 | uint32_t{from[1]} << 24;
+        std::memcpy(&value, &bits, 4);
+    }
+    return value;
+}
+
 }  // namespace
 
 void Base::draw(uint64_t row, uint8_t *to) const {
@@ -33,8 +48,23 @@ void Base::draw(uint64_t row, uint8_t *to) const {
         const float unit = static_cast<float>(word >> 40) * 0x1p-23f - 1.0f;
         store(to + size * column, unit * bound, element);
     }
-    for (int64_t column = dim; column < dim + columns; ++column)
-        store(to + size * column, initial_state, element);
+    start_state(dim, to);
+}
+
+void Base::convert(const uint8_t *row, uint8_t *to) const {
+    const uint32_t size = bytes_of(element), given = bytes_of(from);
+    if (element == from) {
+        std::memcpy(to, row, used());
+    } else {
+        for (int64_t column = 0; column < dim; ++column)
+            store(to + size * column, load(row + given * column, from), element);
+    }
+    start_state(dim + from_columns, to);
+}
+
+void Base::start_state(int64_t column, uint8_t *to) const {
+    for (; column < dim + columns; ++column)
+        store(to + bytes_of(element) * column, initial_state, element);
 }
 
 }  // namespace tables

@@ -52,6 +52,18 @@ int64_t tables_add(char *message, Store *store, uint64_t rows, uint32_t width, u
     });
 }
 
+// Rows of a table's base from the next one on lie in a file.
+int64_t tables_base(char *message, Store *store, const char *path, uint64_t rows, uint64_t offset,
+                    uint64_t state, int32_t element, uint32_t row_bytes, int64_t columns) {
+    return guarded(message, [&] {
+        Base &base = store->tables.back().base;
+        const uint64_t first = base.files.empty() ? 0 : base.files.back().first +
+                                                         base.files.back().rows;
+        base.files.push_back({File::open(path, O_RDONLY), first, rows, offset, state});
+        base.from = element, base.from_bytes = row_bytes, base.from_columns = columns;
+    });
+}
+
 int64_t tables_view(char *message, Store *store, const uint16_t *table, const int64_t *first,
                     uint64_t count, uint64_t *out) {
     return guarded(message,

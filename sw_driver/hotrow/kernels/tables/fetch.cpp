@@ -79,7 +79,11 @@ void Store::look_up(Ticket &ticket, uint64_t first, uint64_t end) {
     for (uint64_t at = first; at < end; ++at) {
         const uint32_t entry = tables[ticket.table[at]].index->get(ticket.row[at]);
         ticket.entry[at] = entry;
-        if (!entry) continue;
+        if (!entry) {
+            if (!tables[ticket.table[at]].base.files.empty())
+                ticket.based.push_back(static_cast<uint32_t>(at));
+            continue;
+        }
         const uint64_t order = order_of(entry);
         if (!in_memory(order)) {
             ticket.order.push_back(static_cast<uint32_t>(at));
@@ -103,17 +107,66 @@ std::vector<Request *> Store::plan(Ticket &ticket) {
         while (end < ticket.order.size() && ticket.entry[ticket.order[end]] == entry) ++end;
         const Segment *segment = segment_of(entry);
         ticket.parts.emplace_back();
-        Ticket::Part &part = ticket.parts.back();
+        Ticket::BlockPart &part = ticket.parts.back();
         part.file = &segment->file, part.bytes = block_bytes, part.block = (entry - 1) % bound;
         part.offset = PAGE + uint64_t{part.block} * block_bytes;
-        part.ticket = &ticket, part.segment = segment, part.first = first;
-        part.count = end - first;
-        std::memcpy(part.identity.store, id, 16);
-        part.identity.nonce = segment->nonce, part.identity.segment = segment->number;
+        part.ticket = &ticket, part.first = first, part.count = end - first;
+        part.identity = identity_of(*segment);
         wanted.push_back(&part);
         first = end;
     }
+    if (!ticket.based.empty()) {
+        std::sort(ticket.based.begin(), ticket.based.end(), [&](uint32_t a, uint32_t b) {
+            return std::pair(ticket.table[a], ticket.row[a]) <
+                   std::pair(ticket.table[b], ticket.row[b]);
+        });
+        plan_base(ticket, false, wanted);
+        ticket.have_state.assign(ticket.count, 0);
+        plan_base(ticket, true, wanted);
+    }
     return wanted;
+}
+
+// One request for rows of a base, or for their state, in pages that touch.
+void Store::plan_base(Ticket &ticket, bool state, std::vector<Request *> &wanted) {
+    for (uint32_t first = 0; first < ticket.based.size();) {
+        const uint32_t at = ticket.based[first];
+        const Base &base = tables[ticket.table[at]].base;
+        const BaseFile &file = base.file_of(ticket.row[at]);
+        uint32_t last = first;
+        if (state && !file.state) {
+            const RowLayout &layout = tables[ticket.table[at]].layout;
+            std::memcpy(ticket.data.get() + at * ticket.stride + layout.width,
+                        &base.initial_state, layout.side);
+            ticket.have_state[at] = 1;
+            ++first;
+            continue;
+        }
+        const auto place = [&](uint32_t row) {
+            return state ? file.state + 4 * (row - file.first)
+                         : file.offset + base.from_bytes * (row - file.first);
+        };
+        const uint64_t bytes = state ? 4 : base.used();
+        const uint64_t begin = place(ticket.row[at]) / PAGE * PAGE;
+        uint64_t end = begin;
+        for (; last < ticket.based.size(); ++last) {
+            const uint32_t next = ticket.based[last];
+            if (ticket.table[next] != ticket.table[at] ||
+                ticket.row[next] - file.first >= file.rows)
+                break;
+            const uint64_t from = place(ticket.row[next]), until = (from + bytes + PAGE - 1) /
+                                                                   PAGE * PAGE;
+            if (last > first && (from / PAGE * PAGE > end || until - begin > most_)) break;
+            end = until;
+        }
+        ticket.base_parts.emplace_back();
+        Ticket::BasePart &part = ticket.base_parts.back();
+        part.file = &file.file, part.offset = begin, part.base = &file;
+        part.bytes = static_cast<uint32_t>(end - begin);
+        part.ticket = &ticket, part.first = first, part.count = last - first, part.state = state;
+        wanted.push_back(&part);
+        first = last;
+    }
 }
 
 // Keep a row of a block for `finish`.
@@ -125,21 +178,44 @@ void Ticket::keep(uint64_t at, const uint8_t *block, uint32_t place) {
     have[at] = 1;
 }
 
-void Ticket::Part::complete(const uint8_t *block, size_t got, const char *wrong) noexcept {
+void Ticket::BlockPart::complete(const uint8_t *data, size_t got, const char *wrong) noexcept {
     if (!wrong && got < bytes) wrong = "ends before its last block";
-    if (!wrong) wrong = block_fault(block, bytes, identity, this->block);
+    if (!wrong) wrong = block_fault(data, bytes, identity, block);
     for (uint32_t k = first; !wrong && k < first + count; ++k) {
-        const uint32_t at = ticket->order[k], place = find_row(block, ticket->row[at]);
-        if (place == header_of(block).count || header_of(block).table != ticket->table[at]) {
+        const uint32_t at = ticket->order[k], place = find_row(data, ticket->row[at]);
+        if (place == header_of(data).count || header_of(data).table != ticket->table[at]) {
             wrong = "lacks a row of the index";
             break;
         }
-        ticket->keep(at, block, place);
+        ticket->keep(at, data, place);
     }
+    end(wrong);
+}
+
+void Ticket::BasePart::complete(const uint8_t *data, size_t got, const char *wrong) noexcept {
+    for (uint32_t k = first; !wrong && k < first + count; ++k) {
+        const uint32_t at = ticket->based[k];
+        const Table &table = ticket->store->tables[ticket->table[at]];
+        const uint64_t row = ticket->row[at] - base->first;
+        const uint64_t from = (state ? base->state + 4 * row
+                                     : base->offset + table.base.from_bytes * row) - offset;
+        if (from + (state ? 4 : table.base.used()) > got) {
+            wrong = "ends before its last row";
+            break;
+        }
+        uint8_t *to = ticket->data.get() + uint64_t{at} * ticket->stride;
+        if (state) std::memcpy(to + table.layout.width, data + from, 4);
+        else table.base.convert(data + from, to);
+        (state ? ticket->have_state : ticket->have)[at] = 1;
+    }
+    end(wrong);
+}
+
+void Ticket::Part::end(const char *reason) noexcept {
     std::lock_guard<std::mutex> hold(ticket->lock);
-    if (wrong && ticket->wrong.empty()) try {
-        ticket->wrong = "the file " + file->path + ", block at offset " + std::to_string(offset) +
-                        ": " + wrong + ": check the disk, or open an earlier commit";
+    if (reason && ticket->wrong.empty()) try {
+        ticket->wrong = "the file " + file->path + ", at offset " + std::to_string(offset) + ": " +
+                        reason + ": check the disk, or open an earlier commit";
     } catch (...) {
     }
     if (!--ticket->pending) ticket->done.notify_all();
@@ -172,7 +248,7 @@ void Store::finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side,
     std::vector<uint16_t> table;
     std::vector<uint32_t> row;
     std::vector<int64_t> places;
-    enum Source : uint8_t { DONE, READ, BASE };
+    enum Source : uint8_t { DONE, READ, DRAWN };
     const auto place_of = [&](uint64_t k) { return at ? at[k] : static_cast<int64_t>(k); };
     const auto state_of = [&](uint64_t k) { return side ? side + 4 * place_of(k) : nullptr; };
     for (uint64_t first = 0; first < ticket->count; first += GROUP) {
@@ -187,7 +263,10 @@ void Store::finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side,
                 const uint64_t order = entry ? order_of(entry) : 0;
                 from[k - first] = DONE;
                 if (!entry) {
-                    from[k - first] = BASE;
+                    const Base &base = tables[ticket->table[k]].base;
+                    from[k - first] = base.files.empty() ? DRAWN : READ;
+                    if (!base.files.empty() && !(ticket->have[k] && ticket->have_state[k]))
+                        throw Failure{ticket->wrong};
                 } else if (entry == ticket->entry[k] && ticket->have[k]) {
                     from[k - first] = READ;  // what was read is still the newest
                 } else if (in_memory(order)) {
@@ -212,7 +291,7 @@ void Store::finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side,
             if (from[k - first] == READ) {
                 const uint8_t *data = ticket->data.get() + k * ticket->stride;
                 layout.give(data, data + layout.width, to, state);
-            } else if (from[k - first] == BASE) {
+            } else if (from[k - first] == DRAWN) {
                 const Base &base = tables[ticket->table[k]].base;
                 base.draw(ticket->row[k], to);
                 std::memset(to + layout.width, 0, layout.wide - layout.width);

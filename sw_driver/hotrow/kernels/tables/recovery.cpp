@@ -11,7 +11,9 @@ void Store::start() {
                  "the manifest says " + std::to_string(segment->expected) + ": copy the folder "
                  "from where it is whole, or open an earlier commit");
     if (reads_) return;
-    reads_ = std::make_unique<Reads>(block_bytes, ring);
+    most_ = block_bytes;
+    for (const Table &table : tables) most_ = std::max(most_, table.base.span());
+    reads_ = std::make_unique<Reads>(most_, ring);
     if (!writes) return;
     threads_.emplace_back([this] { write_blocks(); });
     threads_.emplace_back([this] { clean_log(); });

@@ -57,21 +57,31 @@ struct Place {  // of an open block of a table
 class Store;
 
 struct Ticket {
-    struct Part final : Request {
+    struct Part : Request {  // some rows of `order` or `based`
         Ticket *ticket;
-        const Segment *segment;
+        uint32_t first, count;
+        void end(const char *wrong) noexcept;
+    };
+    struct BlockPart final : Part {
         Identity identity;
-        uint32_t block, first, count;
+        uint32_t block;
+        void complete(const uint8_t *data, size_t got, const char *wrong) noexcept override;
+    };
+    struct BasePart final : Part {
+        const BaseFile *base;
+        bool state;
         void complete(const uint8_t *data, size_t got, const char *wrong) noexcept override;
     };
     Store *store;
     uint64_t number, count;
     uint64_t stride = 0;  // bytes from row to row of `data`
     std::vector<uint16_t> table;
-    std::vector<uint32_t> row, entry, order;
-    std::vector<uint8_t> have;
+    std::vector<uint32_t> row, entry;
+    std::vector<uint32_t> order, based;     // positions to read, by block, and by row of a base
+    std::vector<uint8_t> have, have_state;  // whether `data` has a row, and the state of one of a base
     Memory data;
-    std::deque<Part> parts;
+    std::deque<BlockPart> parts;
+    std::deque<BasePart> base_parts;
     std::mutex lock;
     std::condition_variable done;
     size_t pending = 0;
@@ -144,6 +154,7 @@ class Store {
     Ticket *begin(std::vector<uint16_t> table, std::vector<uint32_t> row);
     void look_up(Ticket &ticket, uint64_t first, uint64_t end);
     std::vector<Request *> plan(Ticket &ticket);
+    void plan_base(Ticket &ticket, bool state, std::vector<Request *> &wanted);
     void finish(Ticket *ticket, uint8_t *out, int64_t stride, uint8_t *side, const int64_t *at);
 
     std::string path_of(uint64_t number) const;
@@ -211,6 +222,7 @@ class Store {
     uint64_t tickets_ = 0;
     std::string failed_;
     std::unique_ptr<Reads> reads_;
+    uint32_t most_ = 0;  // bytes of a read
 
     std::condition_variable work_, space_, dirt_;  // of the writer, of who waits for it, the cleaner
     bool ending_ = false, overfull_ = false;
