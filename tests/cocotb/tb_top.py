@@ -25,11 +25,11 @@ from cocotbext.axi import (
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import IDENTITY, Opcode, Status, packed_address
 from hotrow_rtl.contract.registers import ControlBits, QueueStateBits, StatusBits
+from hotrow_sim.bench.axi_rules import READ, WRITE, AxiRules
+from hotrow_sim.bench.host_arrays import HostArrays
 from hotrow_sim.model import open_transport as open_model
 
 from tests.support.bare_host import BareHost, aligned
-from tests.support.cosim.axi_rules import READ, WRITE, AxiRules
-from tests.support.cosim.host_arrays import HostArrays
 from tests.support.cosim.pins import reset
 from tests.support.cosim.transport import CosimTransport
 from tests.support.fuzz.player import differences, play

@@ -1,8 +1,7 @@
 """The checker of AXI4 rules accepts legal traffic, and names each rule that is broken."""
 
 import pytest
-
-from tests.support.cosim.axi_rules import READ, WRITE, AxiRules
+from hotrow_sim.bench.axi_rules import READ, WRITE, AxiRules
 
 QUIET = dict.fromkeys(AxiRules(READ + WRITE, 16).pins, 0)
 ADDRESS = {"addr": 0x1000, "id": 1, "len": 1, "size": 4, "burst": 1, "cache": 3, "prot": 0,

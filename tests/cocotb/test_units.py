@@ -12,8 +12,20 @@ CASES = {
         {"lanes": 1, "counter_sets": 16, "counter_ways": 2, "counter_bits": 4},
         {"lanes": 8, "lane_banks": 1, "counter_ways": 8, "window_beats": 2},
     ],
+    "splitter": [
+        {"lanes": 2, "counter_sets": 16, "counter_ways": 2, "directory_sets": 16,
+         "directory_ways": 2, "miss_entries": 32, "tables": 4, "window_beats": 2},
+        {"lanes": 4, "directory_partitions": 4, "directory_choices": 1},
+        {"lanes": 1, "directory_sets": 32, "miss_entries": 32},
+    ],
+    "planner": [
+        {"lanes": 2, "counter_sets": 16, "counter_ways": 2, "directory_sets": 16,
+         "directory_ways": 2, "miss_entries": 32, "tables": 4, "stamp_bits": 5},
+        {"lanes": 4, "directory_partitions": 4},
+        {"lanes": 1, "directory_choices": 1, "directory_sets": 32, "stamp_bits": 4},
+    ],
 }
-SHORT = ("counters",)
+SHORT = ("counters", "splitter")
 
 
 def cases():
@@ -30,11 +42,8 @@ def test_every_unit_has_cases():
 
 
 @pytest.mark.parametrize("name, settings", list(cases()))
-def test_unit(simulate, name, settings, tmp_path):
+def test_unit(simulate_unit, name, settings):
     chosen = unit(name)
     files, _ = unit_files(chosen, chosen.config(settings))
-    described = tmp_path / f"{chosen.module}.json"
-    described.write_text(files[described.name])
     rounds = "1" if settings is CASES[name][0] else "3"
-    simulate(files[f"{chosen.module}.v"], chosen.module, f"tb_{name}",
-             HOTROW_UNIT=str(described), ROUNDS=rounds)
+    simulate_unit(files, f"tb_{name}", ROUNDS=rounds)

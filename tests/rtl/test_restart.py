@@ -206,6 +206,7 @@ PARTS = {"BankQueue": "BankCrossbar", **dict.fromkeys(
 # Units whose restart keeps something, or takes more than inputs at random, and what restarts them.
 ELSEWHERE = {
     "AccessCounters": "cocotb/units/tb_counters.py",
+    **dict.fromkeys(("CommandParts", "LookupUnit"), "cocotb/units/tb_splitter.py"),
     "BankPipe": "rtl/lookup/banks/test_crossbar.py", "RowMover": "rtl/mover/test_engine_faults.py",
     "CommandQueue": "rtl/host/test_command_queue_faults.py",
     "LookupEngine": "rtl/lookup/test_engine.py", "TagPool": "formal/test_pcie.py",

@@ -13,6 +13,11 @@ _WIDEST = max(LANES)
 _BASE = replace(
     preset("tiny"), name="unit", burst_beats=8, directory_partitions=1, batch_samples=64,
     row_ports=1, arithmetic=False, planner=False)
+_LOOKUPS = (
+    "lanes", "lane_banks", "address_width", "tables", "counter_sets", "counter_ways",
+    "counter_bits", "directory_choices", "directory_sets", "directory_ways",
+    "directory_partitions", "batch_samples", "batch_lookups", "miss_entries", "burst_beats",
+    "window_beats")
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,11 @@ UNITS = {unit.name: unit for unit in (
          "hotrow_sim.golden.lookup.counters:Counters",
          ("lanes", "lane_banks", "tables", "counter_sets", "counter_ways", "counter_bits",
           "window_beats")),
+    Unit("splitter", "hotrow_rtl.units.lookups:HotColdSplitter",
+         "hotrow_sim.model.lookup_engine:LookupEngine", _LOOKUPS),
+    Unit("planner", "hotrow_rtl.units.lookups:LookAheadPlanner",
+         "hotrow_sim.model.lookup_engine:LookupEngine", (*_LOOKUPS, "stamp_bits"),
+         replace(_BASE, planner=True)),
 )}
 
 

@@ -18,6 +18,8 @@ _MAKEFLAGS = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O0 OPT_GLOBAL=-O0"
 _BUILD = {"icarus": ["-g2012"],
           "verilator": ["-Wno-fatal", "-Wno-lint", "--x-initial", "fast", "--no-public-flat-rw",
                         "--public-depth", "1"]}  # benches use ports only
+# Of a word that a master writes, bytes without strobes may be undefined.
+_UNDEFINED = {"COCOTB_RESOLVE_X": "random", "COCOTB_RANDOM_SEED": "1"}
 
 
 def simulate(verilog, top: str, module: str, *, simulator: str = "icarus", folder=".",
@@ -72,14 +74,15 @@ def simulate(verilog, top: str, module: str, *, simulator: str = "icarus", folde
     return passed
 
 
-def simulate_unit(description, module: str, *, folder, waves: bool = False, **options):
+def simulate_unit(description, module: str, *, folder, waves: bool = False, environment=(),
+                  **options):
     """Run a bench of a unit with `UnitBench`.
 
     Parameters
     ----------
     description : path
         The JSON file of `hotrow generate --unit`; the Verilog is beside it.
-    module, folder, waves, options
+    module, folder, waves, environment, options
         See `simulate`.
 
     Returns
@@ -92,8 +95,9 @@ def simulate_unit(description, module: str, *, folder, waves: bool = False, **op
     description, folder = Path(description).resolve(), Path(folder)
     described = json.loads(description.read_text())
     top = described["top"]
-    passed = simulate(description.with_suffix(".v"), top, module, folder=folder, waves=waves,
-                      environment={"HOTROW_UNIT": str(description)}, **options)
+    passed = simulate(
+        description.with_suffix(".v"), top, module, folder=folder, waves=waves, **options,
+        environment={"HOTROW_UNIT": str(description), **_UNDEFINED, **dict(environment)})
     if not waves:
         return passed, None
     waveform = folder / (f"build/{top}.fst" if (folder / f"build/{top}.fst").exists()

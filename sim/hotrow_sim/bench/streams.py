@@ -82,6 +82,10 @@ class StreamSource(_Stream):
         self._valid.value = 0
         self._task = cocotb.start_soon(self._drive())
 
+    def _accepted(self):
+        assert self._ready.value.is_resolvable, f"{self.name}: ready is undefined"
+        return bool(int(self._ready.value))
+
     async def _drive(self):
         bits = len(self._payload)
         while True:
@@ -92,7 +96,7 @@ class StreamSource(_Stream):
                 continue
             self._payload.value, self._valid.value = self._queue[0], 1
             await RisingEdge(self._clock)
-            while not int(self._ready.value):
+            while not self._accepted():
                 await RisingEdge(self._clock)
             self._queue.popleft()
             self.transfers += 1
@@ -148,11 +152,13 @@ class StreamSink(_Stream):
             await RisingEdge(self._clock)
             if self.ignores:
                 continue
+            assert self._valid.value.is_resolvable, f"{self.name}: valid is undefined"
             valid = bool(int(self._valid.value))
             assert valid or self._held is None, (
                 f"{self.name}: valid fell before payload {self.transfers} was accepted")
             if not valid:
                 continue
+            assert self._payload.value.is_resolvable, f"{self.name}: the payload is undefined"
             bits = int(self._payload.value)
             assert self._held in (None, bits), (
                 f"{self.name}: payload {self.transfers} changed before it was accepted")

@@ -1,4 +1,4 @@
-"""A unit under cocotb, with a driver at each of its streams."""
+"""A unit under cocotb, with a driver at each of its streams and a memory at its AXI4 ports."""
 
 import json
 import os
@@ -8,37 +8,59 @@ from amaranth.lib import stream
 from amaranth.lib.wiring import In
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
+from hotrow_rtl.memory.axi import AXI4Read, AXI4Write
 from hotrow_rtl.units.catalog import unit
 
+from .host_arrays import HostArrays
 from .streams import StreamSink, StreamSource
 
 
 class UnitBench:
-    """The unit of a bench that `simulate` runs; made by `start`.
+    """The unit of a bench that `simulate_unit` runs; made by `start`.
 
     Attributes
     ----------
     config : Config
         With the parameters of the unit.
-    NAME : StreamSource or StreamSink
-        For each stream of the unit, by its name.
+    NAME : StreamSource, StreamSink or AxiMemory
+        For each stream and each AXI4 master of the unit, by its name.
+    memory : HostArrays
+        Of all AXI4 masters: `memory.map(array, address)` puts a uint8 array at an address.
     """
 
     def __init__(self, dut, described, *, idle, stall, seed):
         self.dut, known = dut, unit(described["unit"])
         self.config = known.config(described["parameters"])
         self.component = known.make(self.config)
-        self._streams = []
+        self.memory = HostArrays()
+        self._sources, self._sinks, self._ports = [], [], []
         for name, member in self.component.signature.members.items():
-            if not member.is_port and isinstance(member.signature, stream.Signature):
-                shape = member.signature.members["payload"].shape
-                made = (StreamSource(dut, name, shape, idle=idle, seed=seed)
-                        if member.flow is In else
-                        StreamSink(dut, name, shape, stall=stall, seed=seed))
-                setattr(self, name, made)
-                self._streams.append(made)
-            elif member.is_port and member.flow is In:
-                getattr(dut, name).value = 0
+            interface = None if member.is_port else member.signature
+            if isinstance(interface, stream.Signature):
+                shape = interface.members["payload"].shape
+                if member.flow is In:
+                    made = StreamSource(dut, name, shape, idle=idle, seed=seed)
+                    self._sources.append(made)
+                else:
+                    made = StreamSink(dut, name, shape, stall=stall, seed=seed)
+                    self._sinks.append(made)
+            elif isinstance(interface, AXI4Read | AXI4Write):
+                from .memory import AxiMemory  # needs cocotbext-axi
+
+                half = "r" if isinstance(interface, AXI4Read) else "w"
+                made = AxiMemory(dut, name, half, self.memory, interface.bus_bytes, stall=stall,
+                                 seed=seed)
+                self._ports.append(made)
+            else:
+                self._quiet(name)
+                continue
+            setattr(self, name, made)
+
+    def _quiet(self, name):
+        """Drive other inputs with 0."""
+        for path, leaf, _ in self.component.signature.flatten(self.component):
+            if path[0] == name and leaf.flow is In:
+                getattr(self.dut, "_".join(map(str, path))).value = 0
 
     @classmethod
     async def start(cls, dut, *, idle=0.0, stall=0.0, seed=0):
@@ -50,7 +72,8 @@ class UnitBench:
         idle : float
             Share of the cycles in which an input stream offers nothing.
         stall : float
-            Share of the cycles in which an output stream is not accepted.
+            Share of the cycles in which an output stream is not accepted, and each channel of a
+            memory stalls.
         seed : int or str
         """
         bench = cls(dut, json.loads(Path(os.environ["HOTROW_UNIT"]).read_text()),
@@ -64,32 +87,36 @@ class UnitBench:
         return bench
 
     async def ready(self):
-        """Wait until the unit has cleared its memories."""
+        """Wait until the unit is ready, as after its memories are cleared."""
         await RisingEdge(self.dut.clk)
         while hasattr(self.component, "ready") and not int(self.dut.ready.value):
             await RisingEdge(self.dut.clk)
 
     async def restart(self):
-        """Restart the unit, and forget what its streams have not transferred."""
-        sinks = [each for each in self._streams if isinstance(each, StreamSink)]
+        """Restart the unit, forget what its streams have not transferred, and wait until it is
+        ready."""
         self.dut.restart.value = 1
-        for each in self._streams:
+        for each in (*self._sources, *self._sinks):
             each.drop()
-        for sink in sinks:
+        for sink in self._sinks:
             sink.ignores = True
         await RisingEdge(self.dut.clk)
         self.dut.restart.value = 0
         await RisingEdge(self.dut.clk)
-        for sink in sinks:
+        for sink in self._sinks:
             sink.ignores = False
+        await self.ready()
 
     def finish(self):
-        """Check that every payload of an output stream was taken.
+        """Check that every payload of an output stream was taken, that every AXI4 master has obeyed
+        the rules, and that nothing is in flight.
 
         Raises
         ------
         AssertionError
         """
-        for each in self._streams:
-            if isinstance(each, StreamSink):
-                assert not each.received, f"{each.name}: {len(each.received)} more than expected"
+        for sink in self._sinks:
+            assert not sink.received, f"{sink.name}: {len(sink.received)} more than expected"
+        for port in self._ports:
+            assert not port.rules.broken, f"{port.name}: {port.rules.broken[:5]}"
+            assert port.rules.idle, f"{port.name}: a burst was not answered"

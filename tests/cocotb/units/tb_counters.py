@@ -181,6 +181,19 @@ async def batches_and_commands_do_not_overlap(dut):
     await bench.harvested(expected)
     assert (await bench.units.ended.get()).entries == 0
     await bench.check(following)
+
+    entries = [tuple(map(int, entry)) for entry in zip(*bench.golden.harvest(MOST, 0),
+                                                       strict=True)]
+    bench.units.harvested.paused = True
+    bench.units.commands.put({"op": ScanOp.HARVEST, "count": MOST, "threshold": 0, "shift": 0})
+    while bench.units.commands.transfers < 3:
+        await ClockCycles(dut.clk, 1)
+    before, following = bench.units.lookups.transfers, bench.put(*bench.rows("skewed", 30))
+    await ClockCycles(dut.clk, 60)
+    assert bench.units.lookups.transfers == before, "a batch entered during a command"
+    bench.units.harvested.paused = False
+    await bench.harvested(entries)
+    await bench.check(following)
     await bench.harvest()
     bench.units.finish()
 
