@@ -1,5 +1,7 @@
 """Ids of columns and of n-grams, against plain Python."""
 
+import copy
+import pickle
 import random
 import sys
 
@@ -137,7 +139,37 @@ def test_ngrams_are_known_from_the_tokens_before():
     assert torch.equal(made(tokens[:, 5:])[:, 2:], whole[:, 7:])
     assert torch.equal(NgramIds((2, 3), 2, 1000, seed=1)(tokens), whole)
     assert not torch.equal(NgramIds((2, 3), 2, 1000, seed=2)(tokens), whole)
-    assert made(tokens[:, :0]).shape == (3, 0, 4) and not made.state_dict()
+    assert made(tokens[:, :0]).shape == (3, 0, 4)
+
+@pytest.mark.parametrize("make", [
+    lambda made: made.to("meta").to_empty(device="cpu"), lambda made: made.to_empty(device="cpu"),
+    lambda made: made.half(), copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made)),
+    lambda made: torch.nn.Sequential(made).to(torch.float16)[0]])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_no_way_to_make_a_module_changes_the_rows_of_ngrams(make, device):
+    tokens = torch.randint(0, 500, (3, 20), generator=torch.Generator().manual_seed(0))
+    expected = NgramIds((2, 3), 2, 1000, seed=1)
+    with torch.device(device):
+        made = NgramIds((2, 3), 2, 1000, seed=1)
+    kept = [torch.full((3,), 12345) for _ in range(200)]  # what memory holds that nobody clears
+    del kept
+    made = make(made)
+    assert torch.equal(made(tokens), expected(tokens))
+    assert torch.equal(made.multipliers, expected.multipliers)
+
+
+@pytest.mark.parametrize("other, named", [
+    (dict(seed=2), "multipliers"), (dict(orders=(3, 2)), "orders"), (dict(heads=1), "tables"),
+    (dict(rows=1010), "tables"), (dict(pad=5), "pad"), (dict(vocabulary=1 << 30), "multipliers")])
+def test_a_state_whose_ngrams_have_other_rows_is_refused(other, named):
+    settings = dict(orders=(2, 3), heads=2, rows=1000, seed=1)
+    state = torch.nn.Sequential(NgramIds(**settings)).state_dict()
+    same, changed = (torch.nn.Sequential(NgramIds(**settings | each)) for each in ({}, other))
+    same.load_state_dict(state)
+    with pytest.raises(Error, match=f"this NgramIds has {named}"):
+        changed.load_state_dict(state)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        same.load_state_dict({})
 
 
 @pytest.mark.parametrize("dtype, rule, expected", [
@@ -167,3 +199,5 @@ def test_settings_without_sense_are_refused(arguments):
         NgramIds(*arguments, seed=0)
     with pytest.raises(Error, match="pad"):
         NgramIds((2,), 1, 9, 0, pad=300, vocabulary=300)
+    with pytest.raises(Error, match="in another order would share rows"):
+        NgramIds((2,), 1, 9, 0, vocabulary=1 << 47)

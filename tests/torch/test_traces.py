@@ -346,3 +346,43 @@ def test_a_table_of_so_many_rows_cannot_be(options):
 def test_a_generated_trace_that_cannot_be(spec, options):
     with pytest.raises(TraceError):
         open_trace(spec, **options)
+
+
+EXACT = {"float16": 1 << 11, "float32": 1 << 24, "float64": 1 << 53}
+
+
+@pytest.mark.parametrize("use", [{}, {"any_ids": 99}, {"hash_rows": 97}, {"bag": "user"}])
+@pytest.mark.parametrize("dtype", EXACT)
+@pytest.mark.parametrize("null", [False, True])
+def test_floats_that_may_have_lost_digits_are_no_ids(tmp_path, dtype, use, null):
+    """From the first integer after which not all are floats; in every use of a column as ids."""
+    path, columns = tmp_path / "log.parquet", {"ids": ("item",)} | use
+    if "bag" in use:
+        columns["ids"] = ("click",)
+    for value, refused in ((EXACT[dtype] - 1, False), (EXACT[dtype], True), (-EXACT[dtype], True)):
+        series = polars.Series(np.array([5, value, 3] + [0] * null, dtype))
+        series = series if not null else series.set(polars.Series([False] * 3 + [True]), None)
+        polars.DataFrame({"user": series, "item": series, "click": [0, 1, 1] + [0] * null,
+                          "x": series}).write_parquet(path)
+        if refused or (null and not use.keys() & {"any_ids", "bag"}) or (
+                value >= 1 << 32 and not use):
+            with pytest.raises(TraceError, match="lost digits" if refused else "empty|at most"):
+                open_trace(str(path), **columns)
+        else:
+            trace = open_trace(str(path), label="click", **columns) if "bag" not in use else (
+                open_trace(str(path), **columns))
+            expected = value % 97 if "hash_rows" in use else value
+            assert "bag" in use or trace.batch(0, 9).ids[1, 0] == expected
+    polars.DataFrame({"item": [5, 7, 3], "click": [0, 1, 1],
+                      "x": series[:3]}).write_parquet(path)  # a dense feature may be any number
+    assert np.isfinite(open_trace(str(path), ids=("item",), dense=("x",)).batch(0, 3).dense).all()
+
+
+@pytest.mark.parametrize("cell", ["9007199254740992.0", "1.6777216e7", "1.67772e+07", "9.1E15",
+                                  "-9007199254740993.0"])
+@pytest.mark.parametrize("use", [{}, {"any_ids": 99}, {"hash_rows": 97}, {"bag": "user"}])
+def test_floats_of_a_text_that_may_have_lost_digits(tmp_path, cell, use):
+    path = tmp_path / "log.csv"
+    path.write_text(f"user,item\n5,1\n{cell},2\n7,3\n")
+    with pytest.raises(TraceError, match=r"column 'user', line 3: a float has lost digits"):
+        open_trace(str(path), **{"ids": ("item",) if "bag" in use else ("user",)} | use)

@@ -241,3 +241,71 @@ def test_a_checkpoint_of_another_run_is_refused(train, tmp_path):
     path.write_bytes(b"half")
     with pytest.raises(Error, match=r"run\.pt is no checkpoint"):
         Checkpoint(path).load()
+
+
+@pytest.fixture
+def begun(train, tmp_path):
+    """Options of a run of a log of bags, its checkpoint, and a function that writes the log."""
+    draw = random.Random(3)
+    lines = [[draw.randint(1, 99), draw.randint(1, 99), draw.random(), draw.random() * 9,
+              draw.randint(0, 1), draw.randint(0, 1), at // 2] for at in range(210)]
+    path, saved = tmp_path / "log.csv", tmp_path / "run.pt"
+
+    def write(changed=lambda lines: lines):
+        path.write_text("item,user,x,y,click,buy,bag\n" + "\n".join(
+            ",".join(map(str, line)) for line in changed([[*line] for line in lines])))
+    write()
+    run = ["--trace", path, "--ids", "item,user", "--dense", "x,y", "--label", "click",
+           "--batch-size", 20, *TINY, "--mode", "scratchpipe"]
+    return run, saved, write
+
+
+def replaced(run, **options):
+    run = [*run]
+    for name, value in options.items():
+        run[run.index(f"--{name}") + 1] = value
+    return run
+
+
+@pytest.mark.parametrize("rows", [["--any-ids", 40], ["--hash-rows", 97], ["--bag", "bag"]])
+def test_a_run_resumes_with_its_columns_and_its_data(train, begun, rows):
+    run, saved, write = begun
+    run = [*run, *rows]
+    code, first, err = train(*run, "--checkpoint", saved)
+    assert code == 0, err
+    again = ["--resume", saved, "--epochs", 2]
+    for changed in (replaced(run, ids="user,item"), replaced(run, ids="item"),
+                    replaced(run, dense="y,x"), replaced(run, label="buy"),
+                    [*run, "--hash-rows", 11] if rows[0] == "--bag" else [*run, "--bag", "bag"]):
+        code, _, err = train(*changed, *again)
+        assert code == 2 and "was trained with --" in err, (changed, err)
+
+    def moved(lines):
+        return [lines[1], lines[0], *lines[2:]]
+
+    def cell(column, value):
+        def change(lines):
+            lines[3][column] = value
+            return lines
+        return change
+    wrong = [(moved, "column 'item', column 'user'"), (cell(0, 7), "column 'item'"),
+             (cell(3, 0.5), "dense features"), (lambda lines: lines[:-4], ""),
+             (cell(4, 2), "a label is 0 or 1")]
+    if rows[0] == "--any-ids":
+        wrong.append((lambda lines: [*lines, ["new", *lines[-1][1:-1], 999]],
+                      "column 'item' of the"))
+    for change, said in wrong:
+        write(change)
+        code, _, err = train(*run, *again)
+        assert code == 2 and said in err, (said, err)
+    write(lambda lines: [*lines, *([5, 6, 0.5, 1.0, 1, 0, 900 + at] for at in range(30))])
+    code, more, err = train(*run, *again)
+    assert code == 0 and more["first_batch"] == first["batches"] < more["batches"], err
+
+
+def test_too_few_rows_for_the_ids(train, begun):
+    run, _, _ = begun
+    for rows, said in ((4, True), (99, False)):
+        code, found, err = train(*run, "--any-ids", rows)
+        assert code == 0 and ("found no row for their id" in err) == said, err
+        assert (found["default_lookups"] > 210) == said

@@ -77,9 +77,21 @@ def _parquet(path: Path) -> "polars.DataFrame":
     columns = []
     for column in frame.iter_columns():
         with suppress(polars.exceptions.PolarsError):  # bytes that are no text
-            column = column if column.dtype.is_nested() else column.cast(polars.String)
+            if not column.dtype.is_nested():
+                column = _with_exponents(column, column.cast(polars.String))
         columns.append(column)
     return polars.DataFrame(columns)
+
+
+def _with_exponents(column: "polars.Series", text: "polars.Series") -> "polars.Series":
+    """Numbers as text, with an exponent where a float is too large for all integers: as an id it
+    would be another one's."""
+    exact = {"Float16": 2.0 ** 11, "Float32": 2.0 ** 24, "Float64": 2.0 ** 53}.get(
+        str(column.dtype))
+    if exact is None:
+        return text
+    large = (column.abs() >= exact) & column.is_finite() & ~text.str.contains("e")
+    return (text + "e0").zip_with(large.fill_null(False), text)
 
 
 def _separated(path: Path, first: str, header: bool) -> "polars.DataFrame":
@@ -143,8 +155,10 @@ def integers(text: "polars.Series", name: str, first_line: int,
     Raises
     ------
     TraceError
-        Naming the line of a cell that is not an integer.
+        Naming the line of a cell that is not an integer, or that is a float which has lost digits.
     """
+    if base == 10:
+        refuse_floats(text, name, first_line)
     cells = _whole(text) if base == 10 else text.str.strip_chars()
     numbers = cells.str.to_integer(base=base, strict=False)
     wrong = (numbers.is_null() & text.is_not_null()).arg_true()
@@ -154,6 +168,21 @@ def integers(text: "polars.Series", name: str, first_line: int,
                     f": {_ANY_IDS}; or number the values from 0, as pandas.factorize does"
                     if base == 10 else "")
     return numbers.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def refuse_floats(text: "polars.Series", name: str, first_line: int) -> None:
+    """Raise TraceError if all cells are numbers, or empty, and one is a float that may have lost
+    digits of an id: 2^53 and above, or with an exponent."""
+    import polars
+
+    floats = text.cast(polars.Float64, strict=False)
+    digits = floats.abs()
+    lost = (((digits >= 2.0 ** 53) & text.str.contains("[.eE]"))
+            | ((digits >= 2.0 ** 11) & text.str.contains("[eE]"))).arg_true()
+    if len(lost) and not (floats.is_null() & text.is_not_null()).any():
+        raise _cell(name, first_line, lost[0], text[int(lost[0])],
+                    "a float has lost digits of an id", ": write integers or strings; pandas keeps "
+                    "integers beside empty cells as Int64")
 
 
 def _whole(text: "polars.Series") -> "polars.Series":
@@ -177,12 +206,7 @@ def any_ids(text: "polars.Series", first_line: int) -> NDArray[np.int64]:
 
     from ..ids.initial import string_ids  # with PyTorch, whose loading takes seconds
 
-    floats = text.cast(polars.Float64, strict=False)
-    lost = ((floats.abs() >= 2.0 ** 53) & text.str.contains("[.eE]")).arg_true()
-    if len(lost) and not (floats.is_null() & text.is_not_null()).any():
-        raise _cell(text.name, first_line, lost[0], text[int(lost[0])],
-                    "a float has lost digits of an id", ": write integers or strings; pandas keeps "
-                    "integers beside empty cells as Int64")
+    refuse_floats(text, text.name, first_line)
     # Other zeros and signs would give two strings one id.
     cells = _whole(text.replace(["NaN", "nan"], [None, None]))
     written = cells.filter(cells.is_not_null())

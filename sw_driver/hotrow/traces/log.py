@@ -127,6 +127,7 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
     clicks = files.labels(frame[label], label, FIRST_LINE) if label else None
     lengths = None
     if bag:
+        files.refuse_floats(frame[bag], bag, FIRST_LINE)  # bags of other keys would be one
         key = frame[bag].fill_null("").to_numpy()
         numbers, lengths, features, clicks = group(key, numbers, features, clicks)
     return StoredTrace(str(path), ids, numbers, features, clicks, lengths, rows)

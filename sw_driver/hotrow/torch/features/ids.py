@@ -17,6 +17,7 @@ from ...operands.integers import whole
 from .inputs import check_elements
 
 _MASK = (1 << 64) - 1
+_FEWEST_MULTIPLIERS = 1 << 16
 
 
 def ids_of(column: Any) -> torch.Tensor:
@@ -150,7 +151,8 @@ class NgramIds(nn.Module):
     tables : tuple of int
         Rows of each table: order after order, head after head.
     multipliers : int64[max(orders)]
-        Of the last token, the one before it, ....
+        Of the last token, the one before it, .... A `state_dict()` has them, and loads only where
+        they are the same.
 
     Examples
     --------
@@ -160,9 +162,6 @@ class NgramIds(nn.Module):
     >>> ids(torch.tensor([[5, 6, 7]])).shape
     torch.Size([1, 3, 4])
     """
-
-    multipliers: torch.Tensor
-    _primes: torch.Tensor
 
     def __init__(self, orders: Iterable[int], heads: int, rows: int, seed: int, pad: int = 0,
                  vocabulary: int = 1 << 20):
@@ -178,11 +177,33 @@ class NgramIds(nn.Module):
             raise Error(f"pad is a token of 0 to {vocabulary - 1}, not {pad}")
         self.vocabulary = vocabulary
         self.tables = _primes_from(rows, len(self.orders) * heads)
-        draw = np.random.default_rng(seed)
-        half = max(1, (1 << 63) // vocabulary // 2)
-        self.register_buffer("multipliers", torch.from_numpy(
-            2 * draw.integers(0, half, max(self.orders), np.int64) + 1), persistent=False)
-        self.register_buffer("_primes", torch.tensor(self.tables), persistent=False)
+        draw, half = np.random.default_rng(seed), (1 << 63) // vocabulary // 2
+        if half < _FEWEST_MULTIPLIERS:
+            raise Error(f"a vocabulary of {vocabulary} leaves {half} multipliers, so that n-grams "
+                        f"of the same tokens in another order would share rows: give it at most "
+                        f"{(1 << 62) // _FEWEST_MULTIPLIERS}")
+        # No buffers, whose memory `to_empty` of a module on a meta device leaves as it is.
+        self._multipliers: tuple[int, ...] = tuple(
+            (2 * draw.integers(0, half, max(self.orders), np.int64) + 1).tolist())
+
+    @property
+    def multipliers(self) -> torch.Tensor:
+        return torch.tensor(self._multipliers, device="cpu")
+
+    def get_extra_state(self) -> dict[str, list[int]]:
+        """What the rows of n-grams follow from, beside tokens."""
+        return {"multipliers": [*self._multipliers], "orders": [*self.orders],
+                "tables": [*self.tables], "pad": [self.pad]}
+
+    def set_extra_state(self, state: Any) -> None:
+        """Raise Error if a saved module gives n-grams other rows."""
+        own = self.get_extra_state()
+        for name in own:
+            if not isinstance(state, Mapping) or state.get(name) != own[name]:
+                raise Error(f"this NgramIds has {name} {own[name]}, and the saved one "
+                            f"{state.get(name) if isinstance(state, Mapping) else state}: its "
+                            f"n-grams have other rows. Make it with the saved one's seed, orders, "
+                            f"heads, rows, pad and vocabulary")
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Rows of the n-grams of a batch.
@@ -213,10 +234,11 @@ class NgramIds(nn.Module):
         length, last = tokens.shape[1], max(self.orders) - 1
         hashed, sofar = {}, torch.zeros_like(tokens)
         for back in range(last + 1):
-            sofar = sofar ^ (padded[:, last - back:last - back + length] * self.multipliers[back])
+            sofar = sofar ^ (padded[:, last - back:last - back + length] * self._multipliers[back])
             hashed[back + 1] = sofar
         grams = torch.stack([hashed[order] for order in self.orders], -1)
-        return torch.remainder(grams.repeat_interleave(self.heads, -1), self._primes)
+        return torch.remainder(grams.repeat_interleave(self.heads, -1),
+                               torch.tensor(self.tables, device=tokens.device))
 
 
 def _primes_from(least: int, count: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -28,9 +29,11 @@ from .learning import LearningSchedule
 from .options import CACHED, TrainOptions
 from .record import NO_DEVICE, CycleMeter, Predictions, Traffic
 from .reference import ReferenceTrainer
+from .trained_data import TrainedData
 
 LEARNING_SHARE = 0.05  # of all batches, in which the device counts which rows are hot
-_SETTINGS = ("trace", "any_ids", "optimizer", "batch_size", "dim", "mlp_scale", "lr", "seed")
+_SETTINGS = ("trace", "ids", "dense", "label", "bag", "hash_rows", "any_ids", "optimizer",
+             "batch_size", "dim", "mlp_scale", "lr", "seed")
 
 
 def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> dict[str, Any]:
@@ -84,6 +87,7 @@ class _Run:
         self.options, self.trace, self.device, self.steps = options, trace, device, steps
         self.cached, self.timeline = options.mode in CACHED, timeline
         self.total, self.first = options.total_batches(trace), 0
+        self.data = TrainedData(trace, options.batch_size)
         rule = OPTIMIZERS[options.optimizer](options.lr)
         self.schedule = LearningSchedule(0, 0)
         chosen = self._mode_options(device.geometry.slots) if device else {}
@@ -104,7 +108,8 @@ class _Run:
         self.meter = CycleMeter(device) if device else None
         self.predictions, self.traffic = Predictions(), Traffic()
         self.history: list[dict[str, Any]] = []
-        self.warmed = 0
+        self.warmed = self.lookups = 0
+        self.without_row = self.trainer.id_figures().get("default_lookups", 0)
 
     def _mode_options(self, slots: int) -> dict[str, Any]:
         """Options of the collection for the mode."""
@@ -135,7 +140,13 @@ class _Run:
         seconds = time.monotonic() - started
         if self.options.checkpoint:
             self._save(self.options.checkpoint, self.total)
-        return self._report(seconds)
+        report = self._report(seconds)
+        without = report.get("default_lookups", 0) - self.without_row
+        if without > self.lookups / 2:
+            print(f"hotrow: warning: {without / self.lookups:.0%} of lookups found no row for "
+                  f"their id and read the default row, which learns nothing of it: ask for more "
+                  f"rows than --any-ids {self.options.any_ids}", file=sys.stderr)
+        return report
 
     def _train(self, meter: AbstractContextManager[object]) -> None:
         options, trainer, check = self.options, self.trainer, self.check
@@ -149,6 +160,7 @@ class _Run:
             with meter, self._drawn(number):
                 result = trainer.step(samples)
             check.compare(result, expected)
+            self.lookups += samples.ids.size
             self.traffic.add(result, scored=number >= self.schedule.batches)
             assert samples.label is not None  # `TrainOptions.open_trace` refuses such a trace
             self.predictions.add(samples.label, result.logits, expected.logits)
@@ -259,20 +271,24 @@ class _Run:
         self.trainer.flush()
         rows, maps = self.trainer.tables.rows, self.trainer.collection.id_maps
         Checkpoint(path).save(
-            batch=batch, settings=_settings(self.options), model=self.trainer.model.state_dict(),
+            batch=batch, settings=_settings(self.options),
+            trained=self.data.after(min(batch, self.options.epoch_batches(self.trace))),
+            model=self.trainer.model.state_dict(),
             rows=rows.array, side=rows.side, random=torch.get_rng_state(),
             id_maps=maps and maps.state())
 
     def _resume(self, path: str, model: nn.Module, tables: EmbeddingTables) -> bytes | None:
         """Continue from a checkpoint: the state of its maps of ids, if it has any."""
         kept, ours = Checkpoint(path).load(), _settings(self.options)
-        for name, value in kept["settings"].items():
-            if value != ours[name]:
-                raise Error(f"{path} was trained with --{name.replace('_', '-')} {value}, not "
-                            f"{ours[name]}: use the options that the run began with")
+        for name, value in ours.items():
+            begun = kept["settings"].get(name)
+            if value != begun:
+                raise Error(f"{path} was trained with --{name.replace('_', '-')} {_shown(begun)}, "
+                            f"not {_shown(value)}: use the options that the run began with")
         if kept["batch"] >= self.total:
             raise Error(f"{path} has trained {kept['batch']} batches, and this run is to end with "
                         f"{self.total}: ask for more --batches or --epochs")
+        self._check_data(path, kept["trained"])
         model.load_state_dict(kept["model"])
         if kept["rows"].shape != tables.rows.array.shape:
             raise Error(f"{path} holds {len(kept['rows'])} rows, and this trace needs "
@@ -286,6 +302,23 @@ class _Run:
         return maps
 
 
+    def _check_data(self, path: str, trained: dict[str, Any]) -> None:
+        """Raise Error unless the trace begins with the data that a checkpoint has trained."""
+        samples, begun = trained["samples"], trained["digests"]
+        here = TrainedData.digests(self.trace, samples)
+        changed = [name for name, digest in begun.items() if here.get(name) != digest]
+        if changed:
+            raise Error(f"{', '.join(changed)} of the {samples} samples that {path} has trained "
+                        f"are others in {self.trace.name} now: cells were changed, moved or taken "
+                        f"out, or one is no integer, so that all are read as strings. Resume with "
+                        f"the data of the run, to which lines were added at the end at most")
+
+
+def _shown(value: Any) -> str:
+    """An option's value as it is written."""
+    return ",".join(value) if isinstance(value, (tuple, list)) else str(value)
+
+
 def _note(difference: float, history: list[dict[str, Any]]) -> str:
     """The check's figure and the latest evaluation, beside the progress bar."""
     note = f"check {difference:.2g} of its limit"
@@ -296,4 +329,6 @@ def _note(difference: float, history: list[dict[str, Any]]) -> str:
 
 
 def _settings(options: TrainOptions) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in _SETTINGS}
+    values = {name: getattr(options, name) for name in _SETTINGS}
+    return {name: [*value] if isinstance(value, tuple) else value
+            for name, value in values.items()}
