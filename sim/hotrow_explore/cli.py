@@ -213,15 +213,31 @@ def _map(options, known):
     from .verdict_map import verdict_svg
 
     card = None if options.card == "none" else cards.find(options.card)
-    records = sweeps.verdicts(
-        Question(work, system, known, card=card, framework=options.framework)
-        for work in workloads.load().values() for system in systems.load().values())
+    result = verdict_map(known, card, options.framework)
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
-        (options.output / "verdicts.svg").write_text(verdict_svg(records))
-    print_json({"card": options.card, "projected": True, "verdicts": records}) if options.json \
-        else print(verdict_markdown(records, options.card).rstrip())
+        (options.output / "verdicts.svg").write_text(verdict_svg(result["verdicts"]))
+    print_json(result) if options.json else print(verdict_markdown(result).rstrip())
     return 0
+
+
+def verdict_map(known, card, framework="fused"):
+    """Everything of `hotrow explore --map`, as JSON."""
+    from .choices import choices
+    from .sensitivity import sensitivity
+
+    questions = [Question(work, system, known, card=card, framework=framework)
+                 for work in workloads.load().values() for system in systems.load().values()]
+    records = sweeps.verdicts(questions)
+    moved = sensitivity([each for question in questions
+                         for each in sweeps.with_free_cores(question)], known)
+    flips = iter(moved["flips"])
+    for record in records:
+        for answer in record["by_free_cores"].values():
+            answer["hangs_on"] = sorted(name for name in next(flips) if known.documented[
+                name].kind in ("assumed", "fitted"))
+    return {"card": card.name if card else "none", "projected": True, "verdicts": records,
+            "sensitivity": moved["counts"], "choices": choices(questions)}
 
 
 def _validate(options, known):

@@ -1,7 +1,7 @@
 """The constants of the step-time model, from the file that documents them."""
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -16,6 +16,7 @@ class Constant:
     unit: str
     kind: str
     source: str
+    within: tuple = ()  # least and greatest value that a verdict is tried with
 
 
 class Constants:
@@ -28,8 +29,7 @@ class Constants:
 
     def replaced(self, **values):
         """The same constants with other values."""
-        return Constants({name: Constant(values.get(name, each.value), each.unit, each.kind,
-                                         each.source)
+        return Constants({name: replace(each, value=values.get(name, each.value))
                           for name, each in self.documented.items()})
 
 

@@ -53,6 +53,7 @@ class Locality:
     fills: float
 
 
+@lru_cache(maxsize=4096)
 def count(workload, hot_rows, window=1, whole=frozenset()) -> Locality:
     """Count with the `hot_rows` most accessed rows hot and the rows of `window` batches held.
 

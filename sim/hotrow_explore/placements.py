@@ -4,9 +4,11 @@ Each maps a `Question` to a StepTime, or raises `DoesNotFit` with the requiremen
 """
 
 from dataclasses import dataclass
+from math import ceil, log2
 
 from .constants import Constants, driver_seconds
 from .locality import count
+from .replacement import PAGE, fetched_pages, fetched_rows
 from .step_time import NS, US, Machine, StepTime
 from .systems import GB, ExploreError, System
 from .workloads import Workload
@@ -97,6 +99,21 @@ class Question:
         lookups = self.workload.lookups
         return sum(lookups[at] for at in self.whole) / sum(lookups)
 
+    def fetched_rows(self, held):
+        """Rows that a step fetches into a memory of `held` rows."""
+        if self.workload.trace is None:
+            return fetched_rows(self.workload, held)
+        window = int(self.constants.lookahead_window)
+        return self.count(max(0, held - window * self.count(0).unique), window).fills
+
+    def fetched_pages(self, held):
+        """Pages that a step fetches into a memory of `held` pages. Of a trace, whose popular rows
+        may lie together, as if each row had a page of its own."""
+        if self.workload.trace is None:
+            return fetched_pages(self.workload, held)
+        fits = held * PAGE >= self.workload.table_bytes
+        return 0.0 if fits else self.fetched_rows(held)
+
     def need_gpu(self):
         if not self.system.gpus:
             raise DoesNotFit(f"{self.system.title} has no GPU")
@@ -105,6 +122,11 @@ class Question:
         """The tables in host memory."""
         self._need("host memory", self.workload.table_bytes, self.system.host_memory_gb)
 
+    def need_disk(self, times):
+        """That many times the tables on the disk."""
+        self._need("a disk of this system", times * self.workload.table_bytes,
+                   self.system.disk_gb)
+
     def need_cache(self, slots_bytes):
         self._need("a GPU's memory for the hot rows", slots_bytes + self.whole_bytes,
                    self.system.gpu_memory_gb)
@@ -112,6 +134,8 @@ class Question:
     def need_card(self):
         if self.card is None:
             raise DoesNotFit(self.why_no_card)
+        if not self.system.takes_card:
+            raise DoesNotFit(f"{self.system.title} takes no card")
 
     def _need(self, where, octets, has_gb):
         usable = self.constants.usable_memory * has_gb
@@ -133,21 +157,59 @@ def resident(question):
     """hotrow's kernels on tables in host memory; the dense part on the GPUs, or on the host where
     that is faster."""
     question.need_host()
-    return _own_kernels(question)
+    return _on_rows(question, question.own_machine)
 
 
-def _own_kernels(question, host=None, tracks=None):
-    """A step on rows in host memory: `host` are more parts of its cores, `tracks` of others."""
-    m, work, more = question.own_machine, question.workload, host or {}
+def disk(question):
+    """hotrow's tables on a disk: slots and the last evicted rows in host memory, rows of coming
+    batches read with a deep queue, evicted rows appended to a log."""
+    m, c, work = question.own_machine, question.constants, question.workload
+    question.need_disk(c.log_capacity)
+    row, rows, lookups = work.row_bytes, sum(work.rows), work.step_lookups
+    block = -(-max(PAGE, row + 68) // PAGE) * PAGE
+    index_bits = ceil(log2(c.log_capacity * rows / ((block - 64) // (row + 4)) + 2))
+    room = c.usable_memory * question.system.host_memory_gb * GB - index_bits / 8 * rows
+    evicted = question.fetched_rows(max(0, room) // (row + c.slot_bytes))
+    room -= 8 * evicted * (row + 8)  # of four batches in flight
+    if room < row:
+        raise DoesNotFit(f"does not fit host memory: the index of {rows:,} rows on disk and "
+                         f"{evicted:,.0f} rows of a batch leave no slots")
+    slots = 2 ** int(log2(max(1, room // (row + c.slot_bytes))))
+    tail = max(0, room - slots * (row + c.slot_bytes)) // (row + 8)
+    evicted = question.fetched_rows(slots)
+    requests = (question.fetched_rows(slots + tail)
+                + evicted * (row + 4) * c.log_written / c.log_write_bytes)
+    cores = m.cores(c.row_parallel)
+    return _on_rows(
+        question, m, {"plan": lookups * c.engine_plan_ns * NS / cores,
+                      "log": evicted * c.disk_row_us * US / cores},
+        {"driver": {"driver": driver_seconds(lookups, c)},
+         "disk": {"disk": requests / (1e3 * c.disk_fraction * question.system.disk_kreads)}})
+
+
+def mapped(question):
+    """The framework's bags on a file in mapped memory, whose pages the system reads on demand."""
+    question.need_disk(1)
+    m, c = question.machine, question.constants
+    pages = c.usable_memory * question.system.host_memory_gb * GB // PAGE
+    faults = question.fetched_pages(pages)
+    waits = max(faults * c.fault_us * US / m.system.cores,
+                2 * faults / (1e3 * question.system.disk_kreads))
+    return _on_rows(question, m, {"faults": waits})
+
+
+def _on_rows(question, m, host=None, tracks=None):
+    """A step on rows in host memory with the kernels of `m`; `host` has more parts of the host's
+    cores, `tracks` those of others."""
+    work, more = question.workload, host or {}
     unique = question.count(0).unique if m.system.rates else 0.0
     forward, update = m.host_embedding(work.step_lookups, unique=unique)
     rows = {"embedding": forward, "update": update}
     steps = [StepTime(({"host": m.cpu_dense() | rows | more} | (tracks or {}),))]
     if question.system.gpus:
-        parts = (m.gpu_dense(tables=0) | m.all_reduce() | rows
+        parts = (m.gpu_dense(tables=0) | m.all_reduce() | rows | more
                  | {"host operators": m.host_launch(), "link": 2 * m.link(work.pooled_bytes)})
-        steps.append(StepTime(({"all": parts} | ({"host": more} if more else {})
-                               | (tracks or {}),)))
+        steps.append(StepTime(({"all": parts} | (tracks or {}),)))
     return min(steps, key=lambda step: step.seconds)
 
 
@@ -384,7 +446,8 @@ WITHOUT_CARD = {
     "parameter-servers": parameter_servers, "managed-memory": managed_memory,
     "static-cache": static_cache, "fae": fae, "frequency-cache": frequency_cache,
     "prefetching-cache": prefetching_cache, "software": software, "resident": resident,
+    "disk": disk, "mapped": mapped,
 }
-OURS = ("software", "resident")  # hotrow without a card
+OURS = ("software", "resident", "disk")  # hotrow without a card
 WITH_CARD = {"hotline": hotline, "scratchpipe": scratchpipe, "near-memory": near_memory}
 PLACEMENTS = WITHOUT_CARD | WITH_CARD

@@ -105,27 +105,39 @@ def _placements(records, best):
             + "".join(rows) + "</table>")
 
 
-def verdict_markdown(records, card):
-    """The map of verdicts: one line for a workload and system where the card or the compiled
-    engine is the fastest, counts of the others."""
-    kinds = [each["kind"] for record in records for each in record["by_free_cores"].values()]
-    misfits = sum(each["seconds"] is None for record in records
-                  for each in record["by_free_cores"].values())
+def verdict_markdown(result):
+    """The map of verdicts: the counts and what moves them, a model's best machines, and a line for
+    each workload and system with another verdict than *neither*."""
+    records, card = result["verdicts"], result["card"]
+    answers = [each for record in records for each in record["by_free_cores"].values()]
+    kinds = [each["kind"] for each in answers]
+    misfits = sum(each["seconds"] is None for each in answers)
+    counts = result["sensitivity"]
     cores = list(records[0]["by_free_cores"])
     lines = ["# Card, software or neither", "",
              f"Of {len(kinds)} settings ({len(records)} pairs of workload and system, each with "
              f"{', '.join(cores[:-1])} and all cores free) a card ({card}) is at least 1.1 times "
-             f"faster than everything without one in **{kinds.count('card')}**, hotrow's software "
-             f"than everything else without a card in **{kinds.count('software')}**, and neither "
+             f"faster than everything without one in **{kinds.count('card')}** "
+             f"({hangs_on(counts['card'])}), hotrow's software (`resident`, `disk`, `software`) "
+             f"than everything else without a card in **{kinds.count('software')}** "
+             f"({hangs_on(counts['software'])}), and neither "
              f"in {kinds.count('neither')}, of which {misfits} fit no placement. " + NOTICE, "",
              "![A cell for each workload and system with the fastest placement and a bar for each "
              "number of free cores; the card's are orange](images/verdicts.svg)", "",
              "Rows and columns are the names of `--workload` and `--system`; [the explorer]"
-             "(explorer.md) describes the placements. A card that *equals* N cores is as fast as "
-             "the best placement without a card on N cores of the host.", "",
+             "(explorer.md) describes the placements.", "", *_choices(result["choices"]), "",
+             "## What the counts hang on", "",
+             "Each constant is moved to both ends of the range that "
+             "`sim/hotrow_explore/data/constants.toml` gives it, the others stay; those that are "
+             "not listed change no count.", "",
+             "| constant | kind | value | range | card | software |", "|---|---|---|---|---|---|",
+             *_moved(counts), "", "## Every setting that is not neither", "",
+             "A card that *equals* N cores is as fast as the best placement without a card on N "
+             "cores of the host. *Hangs on* names the assumed and fitted constants that change "
+             "one of the verdicts of the line within their range.", "",
              "| workload | system | " + " | ".join(
-                 f"{each} cores free" for each in cores) + " | the card equals |",
-             "|---|---|" + "---|" * (len(cores) + 1)]
+                 f"{each} cores free" for each in cores) + " | the card equals | hangs on |",
+             "|---|---|" + "---|" * (len(cores) + 2)]
     for record in records:
         by_cores = record["by_free_cores"]
         if {each["kind"] for each in by_cores.values()} == {"neither"}:
@@ -134,10 +146,55 @@ def verdict_markdown(records, card):
         cells = [_verdict(each) for each in by_cores.values()]
         equal = (f"{replaced} of {record['cores']} cores" if replaced else
                  "more than all cores" if by_cores["all"]["card"] else "-")
+        names = sorted({name for each in by_cores.values() for name in each["hangs_on"]})
         lines.append(f"| {record['workload']} | {record['system']} | " + " | ".join(cells)
-                     + f" | {equal} |")
+                     + f" | {equal} | {', '.join(f'`{name}`' for name in names) or '-'} |")
     lines += ["", "The other pairs are *neither* with any number of free cores."]
     return "\n".join(lines) + "\n"
+
+
+def hangs_on(count):
+    """The widest range of a count over an assumed or fitted constant, and over a measured one if
+    that is wider."""
+    found, widest = [], 0
+    for kinds in (("assumed", "fitted"), ("measured",)):
+        spread = {name: each["counts"][1] - each["counts"][0]
+                  for name, each in count["with"].items() if each["kind"] in kinds}
+        name = max(spread, key=lambda each: spread[each], default=None)
+        if name and spread[name] > widest:
+            widest, (low, high) = spread[name], count["with"][name]["counts"]
+            found.append(f"{low} to {high} over the range of the {count['with'][name]['kind']} "
+                         f"`{name}`")
+    return ", ".join(found) or "with every constant in its range"
+
+
+def _moved(counts):
+    """One line for each constant that changes a count."""
+    found = {name: each for count in counts.values() for name, each in count["with"].items()}
+    for name, each in found.items():
+        cells = [f"{low} to {high}" for low, high in (
+            count["with"][name]["counts"] if name in count["with"] else (count["value"],) * 2
+            for count in counts.values())]
+        yield (f"| `{name}` | {each['kind']} | {each['value']:g} | {each['within'][0]:g} to "
+               f"{each['within'][1]:g} | {' | '.join(cells)} |")
+
+
+def _choices(records):
+    """For each workload the fastest, the cheapest and the smallest machine."""
+    def named(each):
+        return (f"{each['placement']} on {each['system']}, {each['ms']:.1f} ms, "
+                f"{each['usd']:.2f} $")
+
+    return ["## Fastest, cheapest, smallest", "",
+            "Without a card. Prices are of a billion samples, from the prices of machines in "
+            "`data/systems.toml`, most of them recalled. *Smallest* is the least host memory with "
+            "which the tables on disk (`disk`) are within 1.1 of the fastest placement on the "
+            "machine that is named.", "",
+            "| workload | tables (GB) | fastest | cheapest | smallest |", "|---|---|---|---|---|",
+            *(f"| {each['workload']} | {each['table_gb']:.1f} | {named(each['fastest'])} | "
+              f"{named(each['cheapest'])} | "
+              + (f"{each['least_memory']['gb']:g} GB on {each['least_memory']['system']} |"
+                 if each["least_memory"] else "- |") for each in records)]
 
 
 def _verdict(answer):

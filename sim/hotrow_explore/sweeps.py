@@ -9,6 +9,7 @@ from .placements import OURS, PLACEMENTS, WITH_CARD, WITHOUT_CARD, DoesNotFit, Q
 from .systems import GB
 
 MB = 2**20
+FREE_CORES = (2, 8, None)  # None: all
 SWEEPS = {  # by parameter: label with its unit, values
     "dense": ("dense features", (64, 256, 1024, 4096)),
     "sparse": ("sparse features (tables)", (4, 8, 16, 32, 64, 128)),
@@ -54,15 +55,30 @@ def fastest(question, names):
     Caches have the hot budget, or all of the GPU's memory if that is faster, as a user without a
     card would use it. One GPU trains alone if that is faster than all: no gradients are exchanged.
     """
+    gpus = question.system.gpus
+    fitting = [replace(answer, title=answer.placement + " on one GPU" * (each.system.gpus != gpus))
+               for each in variants(question) for answer in answers(each, names) if answer.step]
+    return min(fitting, key=lambda answer: answer.seconds, default=None)
+
+
+def variants(question):
+    """The question with the hot budget or all of the GPU's memory, on all GPUs or one."""
     system = question.system
     whole = question.constants.usable_memory * system.gpu_memory_gb * GB
-    fitting = [replace(answer, title=answer.placement + " on one GPU" * (gpus != system.gpus))
-               for gpus in sorted({system.gpus, min(1, system.gpus)}, reverse=True)
-               for hot_bytes in (question.hot_bytes, whole)
-               for answer in answers(replace(question, hot_bytes=hot_bytes,
-                                             system=system.changed(gpus=gpus)), names)
-               if answer.step]
-    return min(fitting, key=lambda answer: answer.seconds, default=None)
+    return [replace(question, hot_bytes=hot_bytes, system=system.changed(gpus=gpus))
+            for gpus in sorted({system.gpus, min(1, system.gpus)}, reverse=True)
+            for hot_bytes in ((question.hot_bytes, whole) if gpus else (question.hot_bytes,))]
+
+
+def kind_of(card, software, others, least):
+    """The verdict of the seconds of the fastest placement with a card, of hotrow without one, and
+    of all others, None where nothing fits: the one `least` times faster than the rest."""
+    plain = min((each for each in (software, others) if each), default=None)
+    if card and (plain is None or plain >= least * card):
+        return "card"
+    if software and (others is None or others >= least * software):
+        return "software"
+    return "neither"
 
 
 def cores_replaced(question, card) -> int | None:
@@ -87,7 +103,16 @@ def _with_cores(question, cores):
     return replace(question, system=question.system.with_free_cores(cores))
 
 
-def verdicts(questions, free_cores=(2, 8, None)) -> list[dict]:
+def with_free_cores(question, free_cores=FREE_CORES):
+    """The question with each number of the host's cores free, None for all."""
+    return [_with_cores(question, cores or question.system.cores) for cores in free_cores]
+
+
+def _cores_name(cores):
+    return "all" if cores is None else str(cores)
+
+
+def verdicts(questions, free_cores=FREE_CORES) -> list[dict]:
     """The verdict of every question over the number of cores that the trainers leave free.
 
     Parameters
@@ -104,8 +129,8 @@ def verdicts(questions, free_cores=(2, 8, None)) -> list[dict]:
     """
     records = []
     for question in questions:
-        by_cores = {"all" if cores is None else str(cores): recommend(_with_cores(
-            question, cores or question.system.cores)) for cores in free_cores}
+        by_cores = {_cores_name(cores): recommend(each) for cores, each in zip(
+            free_cores, with_free_cores(question, free_cores), strict=True)}
         records.append({"workload": question.workload.name, "system": question.system.name,
                         "cores": question.system.cores, "by_free_cores": by_cores})
     return records
@@ -120,10 +145,8 @@ def recommend(question) -> dict:
     if unbound:
         question = replace(question, card=PublishedAccelerator())
     card = fastest(question, WITH_CARD)
-    least, kind = question.constants.worthwhile_gain, "neither"
-    if plain and plain.placement in OURS and (
-            others is None or others.seconds >= least * plain.seconds):
-        kind = "software"
+    least = question.constants.worthwhile_gain
+    software = plain.seconds if plain and plain.placement in OURS else None
     if plain is None and card is None:
         verdict = "does not fit: these tables fit no placement on this system"
     elif card is None:
@@ -141,14 +164,21 @@ def recommend(question) -> dict:
     else:
         verdict = (f"card: {card.title} is {plain.seconds / card.seconds:.2f} times faster "
                    f"than {plain.title}, the best without one")
-    if verdict.startswith("card"):
-        kind = "card"
+    kind = kind_of(None if unbound else card and card.seconds, software,
+                   others and others.seconds, least)
     return {"verdict": verdict, "card": kind == "card", "kind": kind,
             "gain": plain.seconds / card.seconds if plain and card else None,
             "cores_replaced": cores_replaced(question, card),
             "without_card": plain and plain.title,
             "with_card": card and card.title,
+            "loading_cores": plain and loading_cores(question, plain.seconds),
             "seconds": min((each.seconds for each in (plain, card) if each), default=None)}
+
+
+def loading_cores(question, seconds):
+    """Cores of the host that read and map the ids of a step in that time."""
+    c, lookups = question.constants, question.workload.step_lookups
+    return lookups * c.load_ns * 1e-9 / seconds / question.system.core_rate(c)
 
 
 PER_TABLE = ("hybrid", "static-cache", "frequency-cache", *WITH_CARD)  # with tables held wholly

@@ -60,6 +60,12 @@ class System:
     gpu_tflops: float = 0
     link_gbps: float = 0
     gpu_link_gbps: float = 0
+    disk_gb: float = 0
+    disk_kreads: float = 0  # thousand random reads of 4 KiB a second
+    usd_hour: float = 0  # 0: not to be had
+    watts: float = 0
+    priced: str = ""
+    takes_card: bool = True
     parameter_servers: int = 0
     server_cores: int = 0  # of each; 0: as the host
     network_gbps: float = 0

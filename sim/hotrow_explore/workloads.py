@@ -1,6 +1,7 @@
 """Models: tables, lookups, MLPs and batch."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 from .constants import read
@@ -57,7 +58,7 @@ class Workload:
             raise ExploreError(f"workload {self.name!r}: {len(self.rows)} tables need as many "
                                f"numbers of lookups, not {len(self.lookups)}")
 
-    @property
+    @cached_property
     def tables(self):
         return len(self.rows)
 
@@ -65,11 +66,11 @@ class Workload:
     def row_bytes(self):
         return 4 * self.dim
 
-    @property
+    @cached_property
     def table_bytes(self):
         return sum(self.rows) * self.row_bytes
 
-    @property
+    @cached_property
     def step_lookups(self):
         """Lookups of one step."""
         return self.batch * sum(self.lookups)
@@ -79,14 +80,14 @@ class Workload:
         """Positions of a sample in the dense part: one, or those of the longest sequence."""
         return 1 if self.pooled else max(self.lookups)
 
-    @property
+    @cached_property
     def pooled_bytes(self):
         """Bytes of the embeddings that enter the dense part in one step, one direction: a row of
         each bag, or of each lookup if the workload is not pooled."""
         rows = self.batch * self.tables if self.pooled else self.step_lookups
         return rows * self.row_bytes
 
-    @property
+    @cached_property
     def layers(self):
         """(inputs, outputs) of every linear layer."""
         passed = self.dim if self.dense else self.tables * self.dim
@@ -95,17 +96,17 @@ class Workload:
         top = [pairs + passed, *self.top, 1]
         return bottom + list(pairwise(top))
 
-    @property
+    @cached_property
     def vectors(self):
         """Vectors of the interaction."""
         return self.tables + (self.dense > 0)
 
-    @property
+    @cached_property
     def interaction_elements(self):
         """Products of the interaction of one sample."""
         return self.vectors * self.dim * (self.vectors if self.interaction == "dot" else 1)
 
-    @property
+    @cached_property
     def parameters(self):
         return sum(inputs * outputs + outputs for inputs, outputs in self.layers)
 

@@ -14,8 +14,8 @@ SYSTEM = systems.System("hand", "by hand", cores=10, host_memory_gb=1, host_memo
                         gpu_memory_gbps=1000, gpu_tflops=10, link_gbps=10, gpu_link_gbps=20)
 
 
-def question(system=SYSTEM, work=WORK, **values):
-    return Question(work, system, KNOWN.replaced(**values))
+def question(system=SYSTEM, work=WORK, framework="fused", **values):
+    return Question(work, system, KNOWN.replaced(**values), framework=framework)
 
 
 def test_sizes_of_a_workload():
@@ -70,7 +70,8 @@ def test_gpu_embedding_is_bytes_over_random_bandwidth():
 
 def test_host_embedding_is_bound_by_cores_or_memory():
     values = dict(core_lookup_ns=2, core_lookup_ns_per_byte=0.2, row_parallel=0.5,
-                  core_update_ns=50, core_update_ns_per_byte=0.5, update_parallel=0.2)
+                  core_update_ns=50, core_update_ns_per_byte=0.5, update_parallel=0.2,
+                  framework="pytorch")
     forward, update = question(**values).machine.host_embedding(400)
     assert forward == pytest.approx(400 * (2 + 0.2 * 64) * 1e-9 / 5)
     assert update == pytest.approx(400 * (50 + 0.5 * 64) * 1e-9 / 2)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from hotrow.command.cli import main
-from hotrow_explore import cards, constants, systems, workloads
+from hotrow_explore import cards, constants, sensitivity, systems, workloads
 from hotrow_explore.placements import (
     PLACEMENTS,
     DoesNotFit,
@@ -14,7 +14,7 @@ from hotrow_explore.placements import (
     scratchpipe,
     software,
 )
-from hotrow_explore.report import verdict_markdown
+from hotrow_explore.report import hangs_on, verdict_markdown
 from hotrow_explore.sweeps import cores_replaced, fastest, recommend, verdicts
 
 KNOWN, CARD = constants.load(), cards.find("alveo-u55c")
@@ -128,15 +128,47 @@ def test_one_gpu_may_train_alone():
     assert answer["seconds"] == PLACEMENTS["gpu-tables"](question(KAGGLE, "zion", gpus=1)).seconds
 
 
+def test_a_constant_that_decides_a_verdict_is_named():
+    """At both ends of its range the verdict is that of `recommend`, and others change nothing."""
+    asked = [question(), question(KAGGLE, "v100")]
+    moved = sensitivity.sensitivity(asked, KNOWN)
+    assert "kernel_parallel" in moved["flips"][0] and not moved["flips"][1]
+    for name, value, known in sensitivity.turned(KNOWN):
+        kind = recommend(Question(BAGS, asked[0].system, known, card=CARD))["kind"]
+        assert moved["flips"][0].get(name, {}).get(value, "neither") == kind, (name, value)
+    assert moved["counts"]["card"]["with"]["kernel_parallel"]["counts"] == [0, 1]
+    assert "`kernel_parallel`" in hangs_on(moved["counts"]["card"])
+
+
+def test_every_assumption_has_a_range():
+    for name, each in KNOWN.documented.items():
+        if each.within:
+            assert each.within[0] <= each.value <= each.within[1], name
+        else:
+            assert each.kind not in ("assumed", "fitted") or name in (
+                "usable_memory", "worthwhile_gain", "static_cache_share"), name
+
+
+@pytest.mark.slow
 def test_the_map_is_the_page_of_the_documents(capsys, tmp_path):
-    """`hotrow explore --map -o docs/images > docs/verdicts.md` renders it."""
+    """`hotrow explore --map -o docs/images > docs/verdicts.md` renders it, and its counts name what
+    they hang on."""
     assert main(["explore", "--map", "--json", "-o", str(tmp_path)]) == 0
-    records = json.loads(capsys.readouterr().out)["verdicts"]
+    result = json.loads(capsys.readouterr().out)
+    records = result["verdicts"]
     assert len(records) == len(workloads.load()) * len(systems.load())
     assert {answer["kind"] for record in records
             for answer in record["by_free_cores"].values()} <= {"card", "software", "neither"}
     docs = Path(__file__).parents[2] / "docs"
-    assert (docs / "verdicts.md").read_text() == verdict_markdown(records, "alveo-u55c")
+    assert (docs / "verdicts.md").read_text() == verdict_markdown(result)
+    kinds = [each["kind"] for record in records for each in record["by_free_cores"].values()]
+    for kind, count in result["sensitivity"].items():
+        assert count["value"] == kinds.count(kind)
+    misfits = [record for record in records for each in record["by_free_cores"].values()
+               if each["seconds"] is None]
+    for record in misfits:  # no disk would serve it
+        work, system = workloads.find(record["workload"]), systems.find(record["system"])
+        assert work.table_bytes > KNOWN.usable_memory * system.disk_gb * 1e9
     drawn = (tmp_path / "verdicts.svg").read_text()
     assert (docs / "images" / "verdicts.svg").read_text() == drawn
     bars = {kind: drawn.split(f'class="{kind}" d="')[1].split('"')[0].count("M") - 1
