@@ -220,7 +220,8 @@ class Device:
         self._commands.settings.timeout = seconds(timeout)
 
     def register_table(self, weights: Array, name: str | None = None, state: Array | None = None,
-                       partition: tuple[int, int] = (0, 1), on_card: bool = False) -> Table:
+                       partition: tuple[int, int] = (0, 1), on_card: bool = False,
+                       rows: int | None = None) -> Table:
         """Register an embedding table; the device works on the array's own memory.
 
         Parameters
@@ -236,10 +237,14 @@ class Device:
             (part, parts): which of how many equal parts of the directory serves the table.
         on_card : bool
             The rows live on the card, as in `register`.
+        rows : int, optional
+            Rows of a table that lies where the device does not reach, as on a disk: `weights` and
+            `state` are one row of its kind. The device counts, splits and plans its rows, and no
+            command moves one.
         """
         with self._commands.lock:
             self._commands.check_open()
-            table = self._commands.tables.add(weights, name, state, partition, on_card)
+            table = self._commands.tables.add(weights, name, state, partition, on_card, rows)
             if table.on_card:
                 table.refresh = self.flush
             return table

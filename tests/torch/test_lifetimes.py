@@ -128,7 +128,7 @@ def test_a_child_of_the_process_writes_to_no_file_of_its_parent(tmp_path, mode):
     with made(tmp_path / "t", mode=mode, **device) as tables, made(None, mode="resident") as other:
         if mode == "hotline":
             tables.learn({"t": range(20)})
-        saved = {key: each.clone() for key, each in tables.state_dict().items()}
+        saved = {key: each.clone() for key, each in other.state_dict().items()}
         train(tables, 0)
         calls = [lambda: train(tables, 4), lambda: tables.load_state_dict(saved)]
         for call in calls if mode == "resident" else [*calls, tables.flush, tables.state_dict]:

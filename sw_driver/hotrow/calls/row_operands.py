@@ -35,6 +35,10 @@ class RowOperands:
         tables = tables_of(rows, registered) or registered.set_of(registered.registered)
         if not tables:
             raise BatchError("no table is registered whose rows could be moved")
+        far = next((table for table in tables if table.elsewhere), None)
+        if far is not None:
+            raise BatchError(f"the rows of {far!r} lie where the device does not reach them: it "
+                             f"plans them, and the host moves them")
         first = tables[0]
         other = tables.stranger or (tables.state_stranger if with_state else None)
         if other is not None:

@@ -81,7 +81,6 @@ ARGUMENTS = {
                     *[c_void_p] * 4],
     "locate_rows": [c_void_p, c_int64, c_void_p, c_int64, c_uint32, c_void_p],
     "assign_slots": [c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_int32, c_void_p],
-    "read_rows": [c_void_p, c_int64, c_int64, Integers, c_int64, c_void_p, c_int64],
     "mark_dirty": [Integers, c_int64, c_int64, c_void_p, c_void_p],
 }
 

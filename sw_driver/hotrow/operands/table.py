@@ -30,16 +30,21 @@ class Table:
     row_bytes, stride, state_bytes : int
         Bytes of a row that the device carries (padding included), bytes from one row to the next,
         and bytes of one row's state.
+    rows : int
+        Rows of the table.
+    elsewhere : bool
+        Whether the device does not reach the rows, and no command moves them.
     buffers : tuple of Buffer
         Of the weights, and of the state if the table has one.
     """
 
     def __init__(self, number: int, name: str | None, weights: Array, state: Array | None,
-                 largest_row: int):
+                 largest_row: int, rows: int | None = None):
         self.number = number
         self.name = f"table{number}" if name is None else str(name)
         self.source, self._weights, self.element = _weights(weights, self.name, largest_row)
         self.refresh: Callable[[], None] | None = None  # brings rows of a table on the card here
+        self.rows, self.elsewhere = len(self._weights), rows is not None
         self.row_bytes = _padded(self.dim * self.dtype.itemsize)
         self.stride = self._weights.strides[0] if self.rows > 1 else self.row_bytes
         self.state_source = state
@@ -48,6 +53,12 @@ class Table:
         if state is not None:
             self._state = memory_of(state, f"the state of {self.name!r}")
             self.state_bytes = _state_bytes(self._state, self.rows, self.name)
+        if rows is not None:
+            if self.rows != 1 or not 1 <= rows <= 1 << 32:
+                raise RegistrationError(
+                    f"{self.name!r}: expected one row as the kind of 1 to 2**32 rows elsewhere, "
+                    f"got {self.rows} as that of {rows}")
+            self.rows = rows
         self.partition = 0  # operand of the descriptor
         self.buffers: tuple[Buffer, ...] = ()
         self.own_buffers: list[Buffer] = []  # those registered for the table alone
@@ -73,11 +84,6 @@ class Table:
     def state_dtype(self) -> np.dtype[Any] | None:
         """Type of an element of the state in NumPy."""
         return None if self._state is None else self._state.dtype
-
-    @property
-    def rows(self) -> int:
-        """Rows of the table."""
-        return len(self._weights)
 
     @property
     def dim(self) -> int:

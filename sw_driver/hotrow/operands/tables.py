@@ -114,7 +114,7 @@ class Tables:
             self._drop(table)
 
     def add(self, weights: Array, name: str | None, state: Array | None,
-            partition: tuple[int, int], on_card: bool) -> Table:
+            partition: tuple[int, int], on_card: bool, rows: int | None = None) -> Table:
         """Register a table under the lowest free number.
 
         Raises
@@ -122,7 +122,7 @@ class Tables:
         RegistrationError
         """
         parts_log2, part = _partition(partition, self._geometry.directory_partitions)
-        table = Table(self._free_number(), name, weights, state, self._geometry.row_bytes)
+        table = Table(self._free_number(), name, weights, state, self._geometry.row_bytes, rows)
         if any(other and other.name == table.name for other in self._tables):
             raise RegistrationError(f"there is a table named {table.name!r} already")
         table.partition = (place(TablePartitionBits.PART, part)

@@ -3,6 +3,7 @@
 import fcntl
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ class Store:
     path : str or Path
         A folder, made if it does not exist.
     tables : sequence of Table
+        A store that exists keeps the seeds and bounds of its own.
     tail_bytes : int
         Memory for the last blocks of the log.
     segment_blocks : int, optional
@@ -100,8 +102,11 @@ class Store:
         if kept.keys() != self._tables.keys():
             raise Error(f"the folder {self._folder} has tables {sorted(kept)}, and "
                         f"{sorted(self._tables)} were asked for")
-        for name, table in self._tables.items():
-            asked, have = table.kept(), kept[name]
+        for name, table in list(self._tables.items()):
+            have = kept[name]
+            # A store that exists has drawn rows already: it keeps its seed.
+            table = self._tables[name] = replace(table, seed=have["seed"], bound=have["bound"])
+            asked = table.kept()
             differing = [f"{key} is {have.get(key)!r} and {value!r} was asked for"
                          for key, value in asked.items()
                          if key != "base" and have.get(key) != value]

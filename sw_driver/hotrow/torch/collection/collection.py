@@ -15,6 +15,7 @@ from torch import nn
 from ...contract.errors import Error
 from ...device import Device
 from ...operands.integers import whole
+from ...tables import Commit
 from ..features.configs import TableConfig, TableGroup, check_tables, group_tables, table_config
 from ..features.layout import FeatureLayout
 from ..features.outputs import joined
@@ -23,10 +24,12 @@ from ..optim.on_host import entries_on_host
 from ..optim.rules import Rule
 from ..optim.staging import GradientStage
 from ..store.base import Store
+from ..store.disk import Disk
 from ..store.fitting import check_fits
 from ..store.opening import MODES, open_store
 from .bag_calls import BagCalls
 from .cache import Cache
+from .commits import Commits
 from .contents import NamedTables, TableContents
 from .eager import outside_compile
 from .id_batches import TableChanges
@@ -138,6 +141,8 @@ class HotEmbeddingBagCollection(nn.Module):
     contents : TableContents
     saved : SavedState
         State dicts.
+    disk : Commits
+        Of tables on disk.
     cache : Cache
         Learned rows and access counts.
     id_maps : IdMaps or None
@@ -178,8 +183,9 @@ class HotEmbeddingBagCollection(nn.Module):
         check_fits(self.tables, rule, device, preset, share)
         with ExitStack() as undo:
             here = groups or self._make_groups(rule)
-            for group in here:
-                undo.callback(group.tables.discard)
+            disk = self._open_disk(here, rule, seed)
+            if disk is not None:
+                undo.callback(disk.close)
             self.layout = self._make_layout(here, bounds_check_mode, is_weighted)
             self.store = self._make_store(open_store(
                 here, rule, memory, device, mode, preset, policy, admission, cold,
@@ -190,8 +196,6 @@ class HotEmbeddingBagCollection(nn.Module):
             self.id_maps = self._make_id_maps(seed, rule) if mapped else None
             if groups is None and initialise:
                 self._draw(here, seed)
-            for group in here:
-                group.tables.filled()
             undo.pop_all()
         self._dtype = torch.float32  # of results
         self.device = torch.device(self.store.slot_memory.device)
@@ -202,6 +206,9 @@ class HotEmbeddingBagCollection(nn.Module):
         self.calls = BagCalls(self.tables, self.layout, self.store, self.batches, self.staging)
         self.lookups = Lookups(self.layout, self.store, self.staging, self.batches, self.calls,
                                self.lifecycle)
+        self.disk = Commits(disk, self.store, self.lifecycle, self.id_maps)
+        if disk is not None and disk.store.number:
+            self.disk.load_ids()
         self.cache = self._make_cache()
         self.embeddings = self.embedding_bags = NamedTables(
             [config.name for config in self.tables], self.contents, self.lifecycle, self.rows)
@@ -215,7 +222,14 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _make_groups(self, rule: Rule) -> list[TableGroup]:
         """Tables in this process's memory."""
-        return group_tables(self.tables, rule)
+        return group_tables(self.tables, rule, whole=self.mode == "resident")
+
+    def _open_disk(self, groups: Sequence[TableGroup], rule: Rule, seed: int | None) -> Disk | None:
+        """The store of tables on disk; None without one."""
+        there = [group for group in groups if group.configs[0].path is not None]
+        if not there:
+            return None
+        return Disk(there, rule, drawn_seed() if seed is None else seed)
 
     def _make_layout(self, groups: Sequence[TableGroup], bounds_check_mode: str,
                      is_weighted: bool) -> FeatureLayout:
@@ -244,7 +258,8 @@ class HotEmbeddingBagCollection(nn.Module):
             return
         seed = drawn_seed() if seed is None else seed
         for group in groups:
-            group.tables.initialise(seed, group.numbers)
+            if group.tables.disk is None:  # which draws rows that were never trained
+                group.tables.initialise(seed, group.numbers)
 
     @outside_compile
     def forward(self, inputs: Any = None, offsets: Any = None, per_sample_weights: Any = None, *,
@@ -330,6 +345,9 @@ class HotEmbeddingBagCollection(nn.Module):
         if type(self) is not HotEmbeddingBagCollection:
             raise Error(f"a {type(self).__name__}, a subclass, cannot be copied or pickled: save "
                         f"its state_dict()")
+        if any(not group.tables.in_memory for group in self.store.groups):
+            raise Error("tables on disk cannot be copied or pickled: open their folder again, or "
+                        "save the state_dict(), which names a commit")
         self.flush()
         contents = {config.name: tuple(map(_packed, self.contents.table(config.name)))
                     for config in self.tables}
@@ -499,8 +517,11 @@ class HotEmbeddingBagCollection(nn.Module):
         with unchanged(self):
             super()._save_to_state_dict(destination, prefix, keep_vars)
         self.saved.save(self._prefixes(prefix), destination, self.rows if keep_vars else None)
-        if self.id_maps is not None:
-            destination[prefix + "_extra_state"] = self.id_maps.state()
+        ids = None if self.id_maps is None else self.id_maps.state()
+        if self.disk.any:
+            destination[prefix + "_extra_state"] = {"ids": ids, "tables": self.disk.reference()}
+        elif ids is not None:
+            destination[prefix + "_extra_state"] = ids
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str,
                               local_metadata: Any, strict: bool, missing_keys: list[str],
@@ -508,14 +529,24 @@ class HotEmbeddingBagCollection(nn.Module):
         prefixes = self._prefixes(prefix)
         state_dict = load_others(
             self, state_dict, prefix, local_metadata, strict, missing_keys, error_msgs)
-        key, maps = prefix + "_extra_state", None
+        key, maps, reference = prefix + "_extra_state", None, None
+        if self.disk.any:
+            state_dict, reference = self.disk.given(key, prefixes, state_dict, missing_keys,
+                                                    error_msgs)
         if self.id_maps is not None:
             maps = self.id_maps.loading_saved(key, prefixes, state_dict, missing_keys, error_msgs)
         elif isinstance(state_dict.get(key), bytes):
             error_msgs.append(f"{key} has the ids of rows, and no table here has any: give "
                               f"TableConfig(ids='any') to the tables that had it")
+
+        def also() -> None:
+            if reference is not None:
+                self.disk.resume(reference)
+            if maps is not None:
+                maps()
+
         self.saved.load(prefixes, state_dict, prefix, strict, missing_keys, unexpected_keys,
-                        error_msgs, also=maps)
+                        error_msgs, also=also)
 
     def _prefixes(self, prefix: str) -> dict[str, str]:
         """The prefix of each table's keys in `state_dict`, as in TorchRec's two collections."""
@@ -544,13 +575,62 @@ class HotEmbeddingBagCollection(nn.Module):
         for name, weights in self._torchrec.drawn():
             self.contents.assign(name, weights)
 
+    def commit(self, dense: Any = None, keep: str | None = None) -> int:
+        """Make all steps so far, of tables on disk, the state that survives any end of the process.
+
+        Parameters
+        ----------
+        dense : optional
+            State dicts, tensors, numbers, strings, lists and dicts, which `open_commit` returns:
+            what belongs to the rows, such as that of the dense model and its optimizer.
+        keep : str, optional
+            A name: the commit stays until another one has the name, or `release(keep)`. Without it
+            the commit stays until the next one.
+
+        Returns
+        -------
+        int
+            Number of the commit.
+
+        Raises
+        ------
+        Error
+            No table is on disk, or the disk refuses: the last commit stands.
+        """
+        return self.disk.commit(dense, keep)
+
+    def open_commit(self, number: int | None = None) -> Any:
+        """Return to a commit between two steps: rows, state and ids are what they were then.
+
+        Parameters
+        ----------
+        number : int, optional
+            One of `commits()`; by default the open one, as it is.
+
+        Returns
+        -------
+        object
+            Its `dense`.
+        """
+        return self.disk.open(number)
+
+    def commits(self) -> list[Commit]:
+        """The commits that can be opened, ascending: those that are kept, and the last one."""
+        return self.disk.all()
+
+    def release(self, keep: str) -> None:
+        """Let the commit of that name go, unless it is the last."""
+        self.disk.release(keep)
+
     def close(self) -> None:
         """Write back, end the threads, and close a device that the collection opened.
 
-        The files of tables are on the disk then, and others may open them.
+        Tables on disk are committed, if they have changed, and others may open them.
         """
-        self.lifecycle.close(
-            self.saved.whole, None if self.id_maps is None else self.id_maps.save_files)
+        try:
+            self.lifecycle.close(self.saved.whole, self.disk.save)
+        finally:
+            self.disk.close()
 
     def __enter__(self: Self) -> Self:
         return self

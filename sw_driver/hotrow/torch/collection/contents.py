@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from types import SimpleNamespace
 
 import torch
 
 from ...contract.errors import Error
 from ..features.configs import TableGroup
-from ..memory.table_file import TableFile
 from .lifecycle import Lifecycle
 from .rows_parameter import RowsParameter
 from .table_view import TableView
@@ -39,21 +37,33 @@ class TableContents:
 
     def rows(self, name: str, rows: torch.Tensor) -> torch.Tensor:
         """Copies of the weights of rows int64[n] of one table: [n, dim]."""
-        return self.table(name)[0][rows]
-
-    def contiguous(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """A part of the table of that name as a contiguous tensor: itself or a copy."""
-        return self._groups[self.locate(name)[0]].tables.contiguous(tensor)
+        group, local = self.locate(name)
+        tables = self._groups[group].tables
+        if tables.in_memory or tables.disk is None:
+            return self.table(name)[0][rows]
+        return tables.disk.read(rows + int(tables.first[local])).weights
 
     def exists(self, name: str) -> bool:
-        """Whether the table is in a file that existed."""
-        group, local = self.locate(name)
-        return self._groups[group].tables.has_contents(local)
+        """Whether the table is on disk, where its rows have contents."""
+        disk = self._groups[self.locate(name)[0]].tables.disk
+        return disk is not None and disk.existed
 
-    def file(self, name: str) -> TableFile | None:
-        """File of a table, if it lies in one."""
+    def state_shape(self, name: str) -> list[int] | None:
+        """Shape of the state of one table; None without any."""
         group, local = self.locate(name)
-        return self._groups[group].tables.files[local]
+        tables = self._groups[group].tables
+        state = tables.rows.state
+        return None if state is None else [tables.cardinalities[local], *state.shape[1:]]
+
+    def on_disk(self, name: str) -> bool:
+        """Whether the table is on disk."""
+        return self._groups[self.locate(name)[0]].tables.disk is not None
+
+    def check_open(self) -> None:
+        """Raise Error if tables on disk are closed or belong to another process."""
+        for group in self._groups:
+            if group.tables.disk is not None:
+                group.tables.disk.check_open()
 
     def assign(self, name: str, weights: torch.Tensor | None = None,
                state: torch.Tensor | None = None) -> None:
@@ -62,9 +72,14 @@ class TableContents:
         Raises
         ------
         Error
-            The files of its group are closed or belong to another process.
+            Tables on disk are closed or belong to another process.
         """
-        self._groups[self.locate(name)[0]].tables.check_owner()
+        self.check_open()
+        group, local = self.locate(name)
+        tables = self._groups[group].tables
+        if not tables.in_memory and tables.disk is not None:
+            tables.disk.assign(int(tables.first[local]), weights, state)
+            return
         for here, given in zip(self.table(name), (weights, state), strict=True):
             if given is not None:
                 assert here is not None, "a table without state gets none"
@@ -151,5 +166,5 @@ class NamedTables(Mapping[str, SimpleNamespace]):
         weights = self._contents.table(name)[0]
         if rows is not None and weights.is_contiguous():
             return self.table(name, rows)[0]
-        return TableView.of(weights, self._lifecycle, rows,
-                            self._contents.copied, partial(self._contents.contiguous, name))
+        return TableView.of(weights, self._lifecycle, rows, self._contents.copied,
+                            torch.Tensor.contiguous)

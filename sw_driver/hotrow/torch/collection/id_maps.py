@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,11 @@ from ...contract.errors import Error
 from ...ids import IdMap, initial_rows
 from ..features.bags import Bags
 from ..features.configs import TableConfig
-from ..memory.table_file import TableFile
 from ..optim.interrupts import uninterrupted
 from ..optim.leaf import in_backward
 from ..store.base import PendingBackward, Store
 from .contents import TableContents
 from .id_batches import AnyIds, Assignment, PlannedIds, TableChanges
-from .id_files import load_ids, save_ids
 
 KEPT = 16  # batches after its last lookup in which an id keeps its row, at least
 
@@ -65,7 +62,7 @@ class IdMaps:
         # Taken since a step, None without lookups or repeated; and one that a backward repeats.
         self._taken: list[tuple[PlannedIds | None, PendingBackward]] = []
         self._repeated: Bags | None = None
-        self._open_files()
+        self.trained()
 
     def find(self, bags: Bags) -> list[torch.Tensor | None]:
         """Rows of a batch that does not train, by feature; nothing is counted or admitted."""
@@ -219,7 +216,8 @@ class IdMaps:
         Rows whose ids are unknown are wrong, and ids without their rows, also where `nn.Module`
         takes what there is.
         """
-        keys = [key, *(prefixes[self._tables[number].name] + "weight" for number in self.maps)]
+        keys = [key, *(prefixes[self._tables[number].name] + "weight" for number in self.maps
+                       if not self._contents.on_disk(self._tables[number].name))]
         lacking = [each for each in keys if each not in state_dict]
         if lacking and len(lacking) < len(keys):
             messages.append(f"{', '.join(lacking)} missing: rows of tables with ids='any' and "
@@ -232,39 +230,6 @@ class IdMaps:
         except Error as error:
             messages.append(f"{key}: {error}")
             return None
-
-    def save_files(self) -> None:
-        """Save the maps of tables in files beside these."""
-        for number, file in self._files():
-            if file.owned:
-                save_ids(file, self.maps[number], self._begin[number])
-
-    def _files(self) -> Iterator[tuple[int, TableFile]]:
-        """Numbers and files of tables with ids that are in files."""
-        for number in self.maps:
-            file = self._contents.file(self._tables[number].name)
-            if file is not None:
-                yield number, file
-
-    def _open_files(self) -> None:
-        """Continue with the maps of tables in files that existed."""
-        found = {}
-        for number, file in self._files():
-            config = self._tables[number]
-            if file.complete:
-                self.maps[number], self._begin[number] = load_ids(file)
-                _check_fits(config, self.maps[number])
-                found[config.name] = self.maps[number].batch
-            elif file.filled:
-                warnings.warn(f"the ids of table {config.name!r} were not saved, because its file "
-                              f"was not closed: load the last checkpoint, or all ids begin again",
-                              stacklevel=5)
-        if len(set(found.values())) > 1:
-            raise Error(f"files of one collection end with one batch, and these with {found}: open "
-                        f"files that were closed together")
-        for each in self.maps.values() if found else ():
-            each.batch, each.completed = max(found.values()), 0
-        self.trained()
 
     def changes(self, since: int) -> dict[str, TableChanges]:
         """As `HotEmbeddingBagCollection.changes`; tables are up to date."""

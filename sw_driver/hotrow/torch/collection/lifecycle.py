@@ -87,18 +87,10 @@ class Lifecycle:
             self._store.flush()
             self._store.reset()
 
-    def close(self, whole: bool, save: Callable[[], None] | None) -> None:
-        """Write back, end the threads, and close a device that the store owns, and the tables;
-        their files are marked complete if they are `whole`, and the last step was, and after
-        `save` has saved what belongs to them."""
-        complete = False
-        try:
-            with self.lock:
-                self._store.close()
-            if whole and not self._staging.split:
-                if save is not None:
-                    save()
-                complete = True
-        finally:
-            for group in self._store.groups:
-                group.tables.close(complete)
+    def close(self, whole: bool, save: Callable[[], None]) -> None:
+        """Write back, end the threads, and close a device that the store owns; `save` what belongs
+        to the tables if they are `whole`, and the last step was."""
+        with self.lock:
+            self._store.close()
+        if whole and not self._staging.split:
+            save()

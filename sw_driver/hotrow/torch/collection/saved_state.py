@@ -53,9 +53,10 @@ class SavedState:
 
     def save(self, prefixes: Mapping[str, str], destination: dict[str, Any],
              rows: RowsParameter | None = None) -> None:
-        """Save rows of tables, by name with the prefix of their keys."""
+        """Save rows of tables in memory, by name with the prefix of their keys."""
         for name, of_table in prefixes.items():
-            destination[of_table + "weight"] = self._shown.saved(name, rows)
+            if not self._contents.on_disk(name):
+                destination[of_table + "weight"] = self._shown.saved(name, rows)
 
     def load(self, prefixes: Mapping[str, str], state_dict: Mapping[str, Any], prefix: str,
              strict: bool, missing_keys: list[str], unexpected_keys: list[str],
@@ -70,7 +71,7 @@ class SavedState:
         tables = {config.name: config for config in self.tables}
         # "rows" of a collection shows tables, where somebody adds all parameters.
         known = {prefix + "rows"}
-        if any(config.ids == "any" for config in self.tables):
+        if any(config.ids == "any" or config.path is not None for config in self.tables):
             known.add(prefix + "_extra_state")
         for name, of_table in prefixes.items():
             key, config = of_table + "weight", tables[name]
@@ -78,7 +79,8 @@ class SavedState:
             given: Any = state_dict.get(key)
             shape = [config.num_embeddings, config.embedding_dim]
             if key not in state_dict:
-                missing_keys.append(key)
+                if not self._contents.on_disk(name):  # which has a commit in place of rows
+                    missing_keys.append(key)
             elif refusal(given):
                 messages.append(f"{key} {refusal(given)}")
             elif self._takes(given, shape):
@@ -101,25 +103,27 @@ class SavedState:
             self._loaded = []
 
     def row_states(self) -> dict[str, torch.Tensor]:
-        """State of each table that has any, by name; contiguous."""
+        """State of each table in memory that has any, by name; contiguous."""
         self._lifecycle.flush()
-        states = {config.name: self._contents.table(config.name)[1] for config in self.tables}
-        return {name: self._contents.contiguous(name, state) for name, state in states.items()
-                if state is not None}
+        states = {config.name: self._contents.table(config.name)[1] for config in self.tables
+                  if not self._contents.on_disk(config.name)}
+        return {name: state.contiguous() for name, state in states.items() if state is not None}
 
     def load_row_states(self, states: Mapping[str, torch.Tensor]) -> None:
         """Set the state of every table, or of none with an error that says nothing else."""
         self._lifecycle.reset()
-        own = self.row_states()
-        if set(own) != set(states):
-            raise Error(f"expected the state of tables {sorted(own)}, got "
+        own = {config.name: shape for config in self.tables
+               if (shape := self._contents.state_shape(config.name)) is not None}
+        needed = [name for name in own if not self._contents.on_disk(name)]
+        if not set(needed) <= set(states) <= set(own):  # those on disk have a commit in its place
+            raise Error(f"expected the state of tables {sorted(needed or own)}, got "
                         f"{sorted(states, key=str)}")
         for name, state in states.items():
             if refusal(state):
                 raise Error(f"the state of table {name!r} {refusal(state)}")
-            if not self._takes(state, list(own[name].shape)):
+            if not self._takes(state, own[name]):
                 raise Error(f"the state of table {name!r} has shape {list(state.shape)}, and the "
-                            f"table's has {list(own[name].shape)}")
+                            f"table's has {own[name]}")
         self._write({name: (None, state) for name, state in states.items()})
 
     def _write(self, tables: Mapping[str, _Given], before: Sequence[str] = (),
@@ -129,7 +133,7 @@ class SavedState:
         changed = [*before]
         try:
             with uninterrupted():
-                self._check_files()
+                self._contents.check_open()
                 for name, given in tables.items():
                     changed.append(name)
                     self.whole = False
@@ -142,11 +146,6 @@ class SavedState:
                 raise
             raise_saying(error, f"{quoted(changed)} were loaded before, the last perhaps in part, "
                                 f"and no other table: load again")
-
-    def _check_files(self) -> None:
-        """Raise Error if a table's file is closed or belongs to another process."""
-        for file in filter(None, (self._contents.file(config.name) for config in self.tables)):
-            file.check_owner()
 
     def _takes(self, given: torch.Tensor, expected: list[int]) -> bool:
         """Whether loading takes a tensor of that shape."""

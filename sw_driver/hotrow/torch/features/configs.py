@@ -1,18 +1,20 @@
 """The tables of a collection, and groups of tables that share an array."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ...contract.errors import Error
 from ...ids import Expiry, LeastCount, Probability
 from ...ids.policies import check_policies
 from ...operands.integers import whole
 from ..memory.rows import RowKind
-from ..memory.tables import EmbeddingTables
+from ..memory.tables import EmbeddingTables, first_rows
 
 _TORCHREC_DTYPES = {"FP32": torch.float32, "FP16": torch.float16, "BF16": torch.bfloat16}
 POOLINGS = ("sum", "mean", "none")
@@ -45,9 +47,9 @@ class TableConfig:
     expiry : Expiry, optional
         With "any", when an id loses its row; by default never.
     path : str or os.PathLike, optional
-        File that holds the rows and the optimizer's state of each. A file that exists keeps its
-        rows; else it is made. With ids="any", `close` saves the ids of the rows beside it, in
-        path + ".ids". By default the table is in memory.
+        Folder of the tables on disk, one for all of a collection: the rows, the optimizer's state
+        of each, and the ids of rows. A folder with tables keeps them; else it is made. By default
+        the table is in memory.
 
     Raises
     ------
@@ -91,7 +93,7 @@ class TableConfig:
         if self.path is not None:
             given = self.path
             if not isinstance(given, (str, bytes, os.PathLike)) or "\0" in os.fsdecode(given):
-                raise Error(f"table {self.name!r}: path is the name of a file, not {given!r}")
+                raise Error(f"table {self.name!r}: path is the name of a folder, not {given!r}")
             object.__setattr__(self, "path", os.fsdecode(given))
 
     def _check_names(self) -> None:
@@ -146,14 +148,11 @@ def check_tables(configs: Sequence[TableConfig]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise TableNameError(f"there are {names.count(name)} tables named {name!r}")
-    owners: dict[str, str] = {}  # table by path
-    for config in configs:
-        if config.path is None:
-            continue
-        other = owners.setdefault(os.path.realpath(config.path), config.name)
-        if other != config.name:
-            raise Error(f"tables {other!r} and {config.name!r} have one path, {config.path!r}: "
-                        f"give each table a file of its own")
+    paths = {os.path.realpath(config.path): str(config.path)
+             for config in configs if config.path is not None}
+    if len(paths) > 1:
+        raise Error(f"the tables on disk have the paths {', '.join(map(repr, paths.values()))}: "
+                    f"give all of a collection one folder, so that one commit has all rows")
     unpooled = [config for config in configs if config.pooling == "none"]
     if unpooled and len(unpooled) < len(configs):
         raise Error(f"table {unpooled[0].name!r} is not pooled, and others are: make one "
@@ -187,18 +186,22 @@ class TableGroup:
     rule : Rule
     tables : EmbeddingTables, optional
         Existing tables.
+    in_memory : bool
+        Whether tables have contents in memory.
 
     Attributes
     ----------
     tables : EmbeddingTables
         Of the group, in the order of `numbers`.
+    kind_number : int
+        Number of this kind of rows among those of the collection.
     whole_rows : callable
-        From flat rows int64[n] to those of whole tables in memory, which number the random bits
-        of rounding.
+        From flat rows int64[n] to those of all whole tables of this kind, which number the random
+        bits of rounding.
     """
 
     def __init__(self, numbers: Sequence[int], configs: Sequence[TableConfig], rule: Rule,
-                 tables: EmbeddingTables | None = None):
+                 tables: EmbeddingTables | None = None, in_memory: bool = True):
         self.numbers = tuple(numbers)
         self.configs = tuple(configs[number] for number in numbers)
         first = self.configs[0]
@@ -208,27 +211,40 @@ class TableGroup:
         self.tables = tables or EmbeddingTables(
             [config.num_embeddings for config in self.configs], first.embedding_dim,
             rule.initial if rule.state else None, rule.state, first.dtype,
-            columns=rule.columns(first.embedding_dim) or None,
-            paths=[config.path for config in self.configs],
-            names=[config.name for config in self.configs], optimizer=rule.name,
-            ids=[config.ids for config in self.configs])
-        self.whole_rows = self.tables.whole_rows
+            "cpu" if in_memory else "meta", columns=rule.columns(first.embedding_dim) or None)
+        kinds = {(config.embedding_dim, config.dtype): None for config in configs}
+        self.kind_number = list(kinds).index((first.embedding_dim, first.dtype))
+        self._shift = self._shift_to_whole(configs)
+        self.whole_rows: Callable[[torch.Tensor], torch.Tensor] = self._whole_rows
+
+    def _shift_to_whole(self, configs: Sequence[TableConfig]) -> NDArray[np.int64]:
+        """Of each table's flat rows to those where tables of one kind follow each other."""
+        own = self.configs[0]
+        kind = [number for number, config in enumerate(configs) if (
+            config.embedding_dim, config.dtype) == (own.embedding_dim, own.dtype)]
+        first = first_rows([configs[number].num_embeddings for number in kind])
+        own_first: NDArray[np.int64] = self.tables.first
+        return first[[kind.index(number) for number in self.numbers]] - own_first
+
+    def _whole_rows(self, flat: torch.Tensor) -> torch.Tensor:
+        if not self._shift.any():
+            return flat
+        return flat + torch.from_numpy(self._shift[self.tables.locate(flat).table])
 
     @property
     def kind(self) -> RowKind:
         return self.tables.kind
 
 
-def group_tables(configs: Sequence[TableConfig], rule: Rule) -> list[TableGroup]:
-    """TableGroups of tables with one dim and dtype, in order of first appearance."""
-    kinds: dict[tuple[int, torch.dtype], list[int]] = {}
+def group_tables(configs: Sequence[TableConfig], rule: Rule,
+                 whole: bool = True) -> list[TableGroup]:
+    """TableGroups of tables with one dim, dtype and place, in order of first appearance.
+
+    Those on disk are in memory as well if they are to be there as a `whole`.
+    """
+    kinds: dict[tuple[int, torch.dtype, bool], list[int]] = {}
     for number, config in enumerate(configs):
-        kinds.setdefault((config.embedding_dim, config.dtype), []).append(number)
-    groups: list[TableGroup] = []
-    try:
-        groups.extend(TableGroup(numbers, configs, rule) for numbers in kinds.values())
-    except BaseException:
-        for group in groups:
-            group.tables.discard()
-        raise
-    return groups
+        kinds.setdefault((config.embedding_dim, config.dtype, config.path is not None),
+                         []).append(number)
+    return [TableGroup(numbers, configs, rule, in_memory=whole or not on_disk)
+            for (_, _, on_disk), numbers in kinds.items()]

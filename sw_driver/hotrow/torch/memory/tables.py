@@ -1,25 +1,30 @@
-"""Embedding tables of one kind of row in host memory, or in files that are mapped there, in one
-array that all of them share."""
+"""Embedding tables of one kind of row, in one array of host memory that all of them share."""
 
 import hashlib
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ...contract.errors import Error
 from ...kernels.drawing import draw_rows
 from ...operands.results import RowList
-from .rows import RowKind, Rows
-from .table_file import FILE_ALIGNMENT, TableFile, copy_on_disk, mapped_rows
+from .disk_rows import DiskRows
+from .rows import RowKind
 
 if TYPE_CHECKING:  # with the readers of click logs
     from ...traces.trace import Samples
 
 ALIGNMENT = 16  # rows: each table, and its 4 bytes of state per row, starts on a 64-byte boundary
 _CHUNK = 1 << 16  # rows of a digest's step: copies of their parts take little memory
+
+
+def first_rows(cardinalities: Sequence[int], end: bool = False) -> NDArray[np.int64]:
+    """Flat row of each table's row 0, and the one after all if `end`."""
+    padded = [-(-rows // ALIGNMENT) * ALIGNMENT for rows in cardinalities]
+    return np.cumsum([0, *padded] if end else [0, *padded[:-1]])
 
 
 class EmbeddingTables:
@@ -41,15 +46,7 @@ class EmbeddingTables:
     columns : int, optional
         As in `RowKind`.
     device : torch device
-        "meta" for tables that number flat rows and have no contents.
-    paths : sequence of str or None
-        File of each table that lies in one.
-    names : sequence of str, optional
-        Of the tables, with `paths`.
-    optimizer : str
-        Name of the rule whose state the tables have, with `paths`.
-    ids : sequence of str
-        As in `TableFile`, of each table, with `paths`.
+        "meta" for tables that number flat rows and have no contents in memory.
 
     Attributes
     ----------
@@ -58,65 +55,30 @@ class EmbeddingTables:
         By flat row.
     first : int64[T]
         Flat row of each table's row 0.
-    files : list of TableFile or None
-        Of each table.
-    spans : int64[files, 2] or None
-        First flat row, and the one after the last, of each table in a file; None without any.
-
-    Raises
-    ------
-    Error
-        A file cannot hold its table, as `TableFile` says.
+    disk : DiskRows or None
+        The rows in a store on disk, of which `rows` is a copy, or has no contents.
     """
 
     def __init__(self, cardinalities: Iterable[int], dim: int, initial_state: float | None = None,
                  state: str | None = "row", dtype: torch.dtype = torch.float32,
-                 device: str | torch.device = "cpu", columns: int | None = None,
-                 paths: Sequence[str | os.PathLike[str] | None] = (), names: Sequence[str] = (),
-                 optimizer: str = "", ids: Sequence[str] = ()):
+                 device: str | torch.device = "cpu", columns: int | None = None):
         self.cardinalities, self.dim = tuple(cardinalities), dim
-        self._initial_state = initial_state
-        in_files = any(path is not None for path in paths)
-        padded = self._padded(FILE_ALIGNMENT if in_files else ALIGNMENT)
-        self.first = np.cumsum([0, *padded[:-1]])
+        *first, end = first_rows(self.cardinalities, end=True)
+        self.first = np.array(first)
         self.kind = RowKind(dim, None if initial_state is None else state, dtype, columns)
-        self.files: list[TableFile | None] = [None] * len(padded)
-        self.spans: torch.Tensor | None = None
-        if in_files:
-            self._open_files(paths, names, optimizer, ids or ["rows"] * len(padded), padded)
-        else:
-            self.rows = self.kind.allocate(sum(padded), device)
+        self.rows = self.kind.allocate(int(end), device)
+        self.disk: DiskRows | None = None
         if initial_state is not None and self.rows.state is not None:
-            for number, count in enumerate(padded):
-                if not self.has_contents(number):
-                    first = self.first[number]
-                    self.rows.state[first:first + count].fill_(initial_state)
+            self.rows.state.fill_(initial_state)
 
-    def _padded(self, alignment: int) -> list[int]:
-        """Rows of each table, with those up to the next table: list of int."""
-        return [-(-rows // alignment) * alignment for rows in self.cardinalities]
-
-    def _open_files(self, paths: Sequence[str | os.PathLike[str] | None], names: Sequence[str],
-                    optimizer: str, ids: Sequence[str], padded: Sequence[int]) -> None:
-        try:
-            for number, path in enumerate(paths):
-                if path is not None:
-                    self.files[number] = TableFile(path, names[number], self.cardinalities[number],
-                                                   self.kind, optimizer, ids[number])
-            self.rows, self.spans = self._mapped(padded)
-        except BaseException:
-            self.discard()
-            raise
-
-    def _mapped(self, padded: Sequence[int]) -> tuple[Rows, torch.Tensor]:
-        """Rows of which some are in files, and `spans`."""
-        return mapped_rows(self.kind, padded, self.files), torch.tensor([
-            [first, first + count] for first, count, file in zip(
-                self.first, padded, self.files, strict=True) if file is not None])
+    @property
+    def in_memory(self) -> bool:
+        """Whether `rows` has contents."""
+        return self.rows.array.device.type != "meta"
 
     def initialise(self, seed: int, numbers: Sequence[int] | None = None) -> "EmbeddingTables":
         """Draw the rows of each table, uniform in +-1/sqrt(rows), as DLRM starts its embeddings:
-        `hotrow.ids.initial_rows` with the seed of the table; rows of a file that existed stay.
+        `hotrow.ids.initial_rows` with the seed of the table.
 
         Parameters
         ----------
@@ -125,72 +87,16 @@ class EmbeddingTables:
             Of the tables: each is drawn with seed + its number.
         """
         for local, number in enumerate(range(self.count) if numbers is None else numbers):
-            if not self.has_contents(local):
-                rows = self.cardinalities[local]
-                draw_rows(self.table(local)[0], seed + number, rows**-0.5)
+            rows = self.cardinalities[local]
+            draw_rows(self.table(local)[0], seed + number, rows**-0.5)
         return self
-
-    def whole_rows(self, flat: torch.Tensor) -> torch.Tensor:
-        """Flat rows int64[n] as tables in memory number them."""
-        if self.spans is None or len(self.first) == 1:
-            return flat
-        shift = np.cumsum([0, *self._padded(ALIGNMENT)[:-1]]) - self.first
-        return flat + torch.from_numpy(shift[self.locate(flat).table])
-
-    def has_contents(self, number: int) -> bool:
-        """Whether a table is in a file whose rows have contents."""
-        file = self.files[number]
-        return file is not None and file.filled
-
-    def filled(self) -> None:
-        """Record that the rows of all files have contents."""
-        for file in self._opened:
-            file.fill()
-
-    def check_owner(self) -> None:
-        """Raise Error if the files are closed or belong to another process."""
-        for file in self._opened:
-            file.check_owner()
-
-    def expect(self, scattered: bool) -> None:
-        """As `TableFile.expect`, of all files."""
-        for file in self._opened:
-            file.expect(scattered)
-
-    def contiguous(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A part of these tables as a contiguous tensor: itself, or a copy, of tables in files on
-        the same disk."""
-        if self.spans is None or tensor.is_contiguous():
-            return tensor.contiguous()
-        return copy_on_disk(tensor, os.path.dirname(self._opened[0].path))
-
-    @property
-    def _opened(self) -> list[TableFile]:
-        return [file for file in self.files if file is not None]
-
-    def close(self, complete: bool = True) -> None:
-        """As `TableFile.close`, of all files; the first error is raised after the last."""
-        failure = None
-        for file in self._opened:
-            try:
-                file.close(complete)
-            except Error as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-
-    def discard(self) -> None:
-        """As `TableFile.discard`, of all files."""
-        for file in self._opened:
-            file.discard()
 
     def copy(self) -> "EmbeddingTables":
         """The same contents in arrays of their own."""
         twin = EmbeddingTables.__new__(EmbeddingTables)
         twin.cardinalities, twin.dim, twin.first = self.cardinalities, self.dim, self.first
         twin.kind, twin.rows = self.kind, self.kind.allocate(len(self.rows))
-        twin._initial_state = self._initial_state
-        twin.files, twin.spans = [None] * len(self.files), None
+        twin.disk = None
         twin.rows.put(slice(None), self.rows)
         return twin
 
@@ -201,7 +107,9 @@ class EmbeddingTables:
 
     def table(self, number: int) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Views of one table: (weights [rows, dim], state or None)."""
-        self.expect(scattered=False)
+        if not self.in_memory:
+            raise Error("a table on disk is not in memory as a whole: read rows of it with rows(), "
+                        "or all of them with hotrow.tables.open(path).export()")
         return self.rows.read(self._span(number))
 
     def device_arrays(self, number: int) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -233,8 +141,17 @@ class EmbeddingTables:
 
     def sha256(self) -> str:
         """Digest of all rows, table after table, then of all state."""
-        parts = [self.table(number) for number in range(self.count)]
-        return digest_of(each[part] for part in range(2) for each in parts)
+        return digest_of(each for part in range(2) for number in range(self.count)
+                         for each in self._parts(number, part))
+
+    def _parts(self, number: int, part: int) -> Iterator[torch.Tensor | None]:
+        """Weights (0) or state (1) of a table, in parts."""
+        if self.in_memory or self.disk is None:
+            yield self.table(number)[part]
+            return
+        span = self._span(number)
+        for _, rows in self.disk.scan(int(span.start), int(span.stop - span.start)):
+            yield (rows.weights, rows.state)[part]
 
 
 def digest_of(tensors: Iterable[torch.Tensor | None]) -> str:

@@ -182,14 +182,14 @@ class TrainPipeline(Generic[B]):
         training waited for rows, also while it ran stages itself. If `train` takes batches in two
         parts, `popular_fraction` of the samples, and `gather_hidden`, the share of the time of
         fetching the others' rows in which the trainer was busy with popular samples; else None.
-        With tables in files, `read`, the seconds in which their rows were read ahead, and
-        `read_hidden`, the share of these in which training did not wait for rows; else None.
+        With tables on disk, `disk`: the figures of their stores since these were opened, one dict
+        each, as `hotrow.tables.Store.figures` says; else None.
         """
         seconds = self._seconds + (
             0.0 if self._started is None else time.perf_counter() - self._started)
         counts = {name: count - self._before[name] for name, count in self._counts().items()}
-        lookups, hits, stall, read, exposed = (counts.pop(name) for name in (
-            "lookups", "hits", "stall", "read", "exposed"))
+        lookups, hits, stall = (counts.pop(name) for name in ("lookups", "hits", "stall"))
+        stores = [each.disk.disk.store for each in self.collections if each.disk.any]
         parts = next((each.store.micro_batches for each in self.collections
                       if each.store.micro_batches and each.store.micro_batches.samples), None)
         return {
@@ -200,21 +200,17 @@ class TrainPipeline(Generic[B]):
             "stall": stall,
             "popular_fraction": parts.popular / parts.samples if parts else None,
             "gather_hidden": parts.hidden if parts else None,
-            "read": read or None,
-            "read_hidden": 1 - exposed / read if read else None,
+            "disk": [store.figures() for store in stores] or None,
         }
 
     def _counts(self) -> dict[str, Any]:
         """Lookups, hits, `stall`, and the seconds of each stage, of all batches so far: dict."""
         stages = [each.store.batch_stages.stages for each in self.collections
                   if each.store.batch_stages]
-        reads = [each.store.reads for each in self.collections if each.store.reads]
         return {
             **{name: sum(each.statistics.get(name, 0) for each in self.collections)
                for name in ("lookups", "hits")},
             "stall": sum(each.waited for each in stages),
-            "read": sum(each.seconds for each in reads),
-            "exposed": sum(each.exposed for each in reads),
             **{name: sum(each.seconds[number] for each in stages)
                for number, name in enumerate(_STAGES if stages else ())}}
 

@@ -50,6 +50,12 @@ class ShardedContents(TableContents):
         return (self._gathered(weights, local, rows),
                 None if state is None else self._gathered(state, local, rows))
 
+    def state_shape(self, name: str) -> list[int] | None:
+        group, local = self.locate(name)
+        state = self._sharding.shards[group].tables.rows.state
+        return None if state is None else [
+            self._groups[group].tables.cardinalities[local], *state.shape[1:]]
+
     def rows(self, name: str, rows: torch.Tensor) -> torch.Tensor:
         """Copies of the weights of rows int64[n], the same at every rank, of one table."""
         group, local = self.locate(name)

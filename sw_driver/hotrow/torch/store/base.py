@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ..features.bags import Bags
     from ..features.configs import TableGroup
     from ..features.grouping import Request
-    from ..memory.read_ahead import ReadAhead
     from ..memory.slots import SlotStorage
     from ..optim.arithmetic import Stepping
     from ..optim.gradients import StagedBags, StagedGradients
@@ -83,8 +82,6 @@ class Store(ABC):
         Groups whose rows the step reached; False if it failed there, perhaps half way.
     copies_excess : bool
         Whether batches beyond those that the card follows train with copies of their rows.
-    reads : ReadAhead or None
-        Of tables in files, whose time is measured beside that of training.
     device, statistics, batch_stages, micro_batches, window
         As in `CachedStore`; None in a store without a device.
     """
@@ -99,7 +96,6 @@ class Store(ABC):
     batch_stages: BatchStages | None = None
     micro_batches: MicroBatches | None = None
     window: BatchWindow | None = None
-    reads: ReadAhead | None = None
 
     def __init__(self, groups: Iterable[TableGroup]) -> None:
         self.groups, self.slot_memory = tuple(groups), SlotMemory()
@@ -225,6 +221,9 @@ class Store(ABC):
 
     def reset(self) -> None:  # noqa: B027
         """Empty the slots, because somebody writes to the tables."""
+
+    def reload(self) -> None:  # noqa: B027
+        """Read what is in memory of tables on disk, which are at another commit."""
 
     def abandon(self) -> None:  # noqa: B027
         """Release the batches that were prefetched and not taken."""

@@ -21,7 +21,7 @@ _ENTRY_BYTES, _SLOT_BYTES = 12, 4  # of a row in a list, with its place; of a lo
 class BatchStages:
     """The stages, and the conditions under which each may run.
 
-    *Plan* gives rows their slots, and begins to read those of tables in files. *Collect* reads
+    *Plan* gives rows their slots, and begins to read those on disk. *Collect* reads
     fills from the tables (GATHER) and victims from their slots. *Exchange* copies rows between
     the two memories. *Insert* writes victims to the tables (SCATTER) and fills to their slots; then
     the batch trains.
@@ -60,7 +60,8 @@ class BatchStages:
         self._marked = 0  # batches whose rows were marked
         self.released = memory.record_event()
         self.inserted: Event = None
-        self.stages = (_PlanFirst if host.reads.any else Stages)([
+        on_disk = any(group.tables.disk is not None for group in slot_map.groups)
+        self.stages = (_PlanFirst if on_disk else Stages)([
             Stage("plan", self.may_plan, self.plan),
             Stage("collect", self.may_collect, self.collect),
             Stage("exchange", lambda number: number < self.stages.through("collect"),
@@ -124,8 +125,7 @@ class BatchStages:
                 flight.batch.ids.nbytes + _SLOT_BYTES * len(placement.slots)
                 + _ENTRY_BYTES * (len(placement.fills) + len(placement.evictions)))
         for transfer in flight.transfers:
-            transfer.reading = self._host.reads.begin(
-                transfer.segment.group, transfer.fills.flat, transfer.victims.flat)
+            transfer.ticket = self._host.begin(transfer.segment.group, transfer.fills.flat)
 
     def _staged(self, flight: BatchInFlight) -> StagedBatch:
         if flight.staged is None:
@@ -149,7 +149,6 @@ class BatchStages:
     def collect(self, number: int) -> None:
         for transfer in self._window.batches[number].transfers:
             group = transfer.segment.group
-            self._host.reads.wait(transfer.reading)
             if len(transfer.victims):
                 transfer.written_back = self._host.staging(group, len(transfer.victims))
                 with self._lock:
@@ -160,7 +159,7 @@ class BatchStages:
                 self._cold.separate(transfer)
                 self._cold.start(transfer)
             transfer.fetched = self._host.fetch(group, transfer.fills.flat,
-                                                transfer.fills.listed)
+                                                transfer.fills.listed, transfer.ticket)
 
     def exchange(self, number: int) -> None:
         for transfer in self._window.batches[number].transfers:
@@ -178,8 +177,7 @@ class BatchStages:
             storage = self._slot_map.storages[group]
             # Before the slots change, and without the lock, because this may wait.
             if transfer.written_back is not None:
-                self._host.write(group, transfer.victims.flat, transfer.written_back,
-                                 transfer.victims.listed)
+                self._write_victims(transfer, transfer.written_back)
             fills, places = transfer.fills, transfer.fill_places
             with self._lock:
                 if not transfer.bypassed:
@@ -196,6 +194,17 @@ class BatchStages:
             for rows in (transfer.fetched, transfer.written_back):
                 self._host.give_back(group, rows)
             transfer.fetched = transfer.written_back = None
+
+    def _write_victims(self, transfer: GroupTransfer, rows: Rows) -> None:
+        """Write victims to the tables; on disk only those that were trained since they were read
+        or committed, because each one takes its bytes of the log."""
+        group, victims = transfer.segment.group, transfer.victims
+        if self._slot_map.groups[group].tables.disk is None:
+            self._host.write(group, victims.flat, rows, victims.listed)
+            return
+        trained = self._slot_map.storages[group].dirty[transfer.victim_slots.long()]
+        kind = self._slot_map.groups[group].kind
+        self._host.write(group, victims.flat[trained], rows.take(kind, trained))
 
     def _count_moved(self, transfer: GroupTransfer) -> None:
         fills, victims = transfer.fills, transfer.victims
@@ -227,7 +236,7 @@ class BatchStages:
 
 
 class _PlanFirst(Stages):
-    """Stages whose first begins reads from files, which take longest: it comes before the others.
+    """Stages whose first begins reads of a disk, which take longest: it comes before the others.
     """
 
     def choose(self, ready: Iterator[int]) -> int:

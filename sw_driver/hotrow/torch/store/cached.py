@@ -22,7 +22,6 @@ from ...operands.results import RowList
 from ..features.bags import Bags
 from ..features.configs import TableGroup
 from ..features.grouping import Request
-from ..memory.read_ahead import ReadAhead
 from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
 from ..memory.slots import SlotStorage
@@ -80,7 +79,6 @@ class CachedStore(Store):
     statistics: CacheStatistics
     batch_stages: BatchStages
     micro_batches: MicroBatches
-    reads: ReadAhead
 
     def __init__(self, groups: Sequence[TableGroup], device: Device, policy: Policy, depth: int = 4,
                  look_ahead: int = 2, workers: int = 0, share: int = 1,
@@ -103,7 +101,6 @@ class CachedStore(Store):
         self.statistics = CacheStatistics(self.slot_map.names)
         self.host = HostTables(self.groups, device, self.slot_map, self.statistics,
                                self.slot_memory)
-        self.reads = self.host.reads
         self.cold = cold and cold(self.groups, device, self.slot_map, self.statistics)
         self.pools_cold_rows = self.cold is not None
         self.window = BatchWindow(policy.window, look_ahead)
@@ -160,8 +157,7 @@ class CachedStore(Store):
         with self.stages.lock:
             self.window.want(number)
             self.stages.wake()
-        with self.reads.exposing():
-            self.stages.wait(lambda: self.stages.through("insert") > number, f"batch {number}")
+        self.stages.wait(lambda: self.stages.through("insert") > number, f"batch {number}")
         flight = self.window.take()
         for transfer in flight.transfers:
             self.slot_memory.wait_event(transfer.insert_event, transfer.device_places)
@@ -252,7 +248,7 @@ class CachedStore(Store):
               finite: torch.Tensor | None = None) -> None:
         self._check_open()
         keys = None if rule.rounding_seed is None else row_keys(
-            group, self.groups[group].whole_rows(flat))
+            self.groups[group].kind_number, self.groups[group].whole_rows(flat))
         with self.lock:
             places, copied = self._find(group, flat), None
             elsewhere = places < 0
@@ -294,7 +290,6 @@ class CachedStore(Store):
         """Rows that have no place among the slots, for `_update_copied`; None if there are none."""
         if not len(flat):
             return None
-        self.reads.now(group, flat)
         return flat, self.host.fetch(group, flat), sums.cpu(), keys
 
     def _update_copied(self, group: int, copied: _Copied, rule: Stepping,
@@ -348,9 +343,10 @@ class CachedStore(Store):
     def read(self, group: int, flat: torch.Tensor) -> Rows:
         if self.closed:
             tables = self.groups[group].tables
+            if tables.disk is not None:
+                return tables.disk.read(flat)
             return tables.rows.take(tables.kind, flat)
         storage = self.storages[group]
-        self.reads.now(group, flat)
         with self.lock:
             self._write_owed()
             fetched = self.host.fetch(group, flat)
@@ -500,7 +496,6 @@ class CachedStore(Store):
             slots = self.slot_map.local(group, installed[chosen][found])
             for some, here in zip(flat.split(_CHUNK), slots.split(_CHUNK), strict=True):
                 fetched = storage.kind.allocate(len(some), self.slot_memory.device)
-                self.reads.now(group, some)
                 staged = self.host.fetch(group, some)
                 fetched.copy(staged)
                 storage.rows.put(self.slot_memory.indices(here), fetched)
@@ -541,6 +536,9 @@ class CachedStore(Store):
         """Raise Error after `close`, when rows are read in the tables and do not train."""
         if self.closed:
             raise Error("the collection is closed: it evaluates, and does not train")
+        for group in self.groups:
+            if group.tables.disk is not None:
+                group.tables.disk.check_open()
 
     def close(self) -> None:
         try:
@@ -582,7 +580,6 @@ class CachedStore(Store):
         """Write the rows of slots to the tables."""
         if len(flat):
             storage = self.storages[group]
-            self.reads.now(group, flat)
             write(group, flat, self._read_slots(storage, slots))
             storage.dirty[slots] = False
             self.host.count_moved(group, self.slot_map.counts(group, flat))

@@ -47,6 +47,9 @@ class ColdPooling:
                         f"{extras}: gather them (cold='gathered')")
         for group in groups:
             kind, name = group.kind, group.configs[0].name
+            if group.tables.disk is not None:
+                raise Error(f"table {name!r} is on disk, where the card does not pool rows: leave "
+                            f"cold='pooled' out")
             if group.configs[0].pooling == "none":
                 raise Error(f"table {name!r} is not pooled: leave cold='pooled' out")
             if kind.dtype != torch.float32 or kind.width != kind.dim:

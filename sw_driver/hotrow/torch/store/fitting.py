@@ -52,14 +52,15 @@ def _misfit(configs: Sequence[TableConfig], rule: Rule, geometry: Geometry,
     """Why tables do not fit on a card, or None."""
     if len(configs) > geometry.tables:
         return f"there are {len(configs)} tables: this card holds at most {geometry.tables}"
-    kinds = {(config.embedding_dim, config.dtype): config for config in configs}
+    kinds = {(config.embedding_dim, config.dtype, config.path is None): config
+             for config in configs}
     parts = share
     while parts < share * len(kinds):
         parts *= 2
     if parts > geometry.directory_partitions:
         return (f"{len(kinds)} kinds of tables, {share} parts of the directory: this card's "
                 f"directory has {geometry.directory_partitions} parts")
-    for (dim, dtype), config in kinds.items():
+    for (dim, dtype, _), config in kinds.items():
         kind = RowKind(dim, rule.state, dtype, rule.columns(dim) or None)
         size = kind.width * dtype.itemsize
         if size > geometry.row_bytes:

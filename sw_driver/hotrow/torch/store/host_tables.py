@@ -14,8 +14,8 @@ from ...contract.errors import RegistrationError
 from ...device import Device
 from ...memory.buffer import Buffer, as_array
 from ...operands.results import RowList
+from ...tables.rows import Ticket
 from ..features.configs import TableGroup
-from ..memory.read_ahead import ReadAhead
 from ..memory.rows import RowKind, Rows
 from ..memory.slot_memory import Event, SlotMemory
 from .slot_map import SlotMap
@@ -27,33 +27,35 @@ _Registered: TypeAlias = tuple[Rows, list[Buffer]]
 
 
 class HostTables:
-    """Rows of groups of tables, by flat row; `memory` is the other end of every transfer.
-
-    Attributes
-    ----------
-    reads : ReadAhead
-        Of tables in files.
-    """
+    """Rows of groups of tables, in memory or on disk, by flat row; `memory` is the other end of
+    every transfer."""
 
     def __init__(self, groups: Sequence[TableGroup], device: Device, slot_map: SlotMap,
                  statistics: CacheStatistics, memory: SlotMemory) -> None:
         self._groups, self._device = groups, device
         self._slot_map, self._statistics, self._memory = slot_map, statistics, memory
-        self.reads = ReadAhead(group.tables for group in groups)
         self._pools = [StagingPool(device, group.kind, memory) for group in groups]
         self._delayed: deque[tuple[Event, int, Tensor, Rows]] = deque()
         self._lock = threading.Lock()
 
-    def fetch(self, group: int, flat: Tensor, listed: RowList | None = None) -> Rows:
+    def begin(self, group: int, flat: Tensor) -> Ticket | None:
+        """Begin to read flat rows int64[n] that `fetch` will copy, of tables on disk: a ticket."""
+        disk = self._groups[group].tables.disk
+        return disk.begin(flat) if disk is not None and len(flat) else None
+
+    def fetch(self, group: int, flat: Tensor, listed: RowList | None = None,
+              ticket: Ticket | None = None) -> Rows:
         """Copies of distinct flat rows int64[n], in memory of `staging`: Rows.
 
-        `listed` are these rows by the device's tables, if that is known. Rows of tables in files
-        were read by `reads`.
+        `listed` are these rows by the device's tables, if that is known, and `ticket` is what
+        `begin` gave for them.
         """
         self.land()
-        count = flat.shape[0]
+        count, disk = flat.shape[0], self._groups[group].tables.disk
         rows = self.staging(group, count)
-        if count:
+        if disk is not None and count:
+            disk.finish(ticket or disk.begin(flat), rows)
+        elif count:
             listed = listed or self._slot_map.listed(group, flat)
             if self._device.reaches_host:
                 self._device.gather(listed, out=rows.array, state_out=rows.side)
@@ -98,8 +100,11 @@ class HostTables:
 
     def write_directly(self, group: int, flat: Tensor, rows: Rows) -> None:
         """Write Rows to the tables in host memory, without the device."""
-        self._groups[group].tables.check_owner()
-        self._groups[group].tables.rows.put(flat, rows)
+        tables = self._groups[group].tables
+        if tables.disk is not None:
+            tables.disk.append(flat, rows)
+        else:
+            tables.rows.put(flat, rows)
 
     def give_back(self, group: int, rows: Rows | None) -> None:
         """Let Rows of `staging`, or None, be used again."""
@@ -117,8 +122,10 @@ class HostTables:
         self._statistics.moved(counts, self._groups[group].kind.row_bytes, rows)
 
     def _write(self, group: int, flat: Tensor, rows: Rows, listed: RowList | None = None) -> None:
-        if len(flat):
-            self._groups[group].tables.check_owner()
+        disk = self._groups[group].tables.disk
+        if disk is not None:
+            disk.append(flat, rows)
+        elif len(flat):
             self._device.scatter(listed or self._slot_map.listed(group, flat), rows.array,
                                  state=rows.side)
 

@@ -42,7 +42,7 @@ class GroupTransfer:
     victims: ListedRows  # trained rows that leave their slots
     victim_slots: torch.Tensor  # int32[v]
     bypass_places: torch.Tensor  # int64[b]: reserved for rows without a slot
-    reading: Any = None  # of ReadAhead: brings the rows of fills and victims into memory
+    ticket: Any = None  # of `fills` on disk, whose rows are on their way
     fetched: Rows | None = None  # contents of `fills` in host memory, on their way
     uploaded: Rows | None = None  # and in the memory of the slots
     written_back: Rows | None = None  # contents of `victims` in host memory, on their way

@@ -63,9 +63,16 @@ class SlotMap:
         self.buffers = [self._register(index) for index in range(len(groups))]
         for index, group in enumerate(groups):
             for local, number in enumerate(group.numbers):
-                array, side = group.tables.device_arrays(local)
+                rows = None
+                if group.tables.disk is None:
+                    array, side = group.tables.device_arrays(local)
+                else:  # the device gives slots to the rows, and the host reads them
+                    rows = group.tables.cardinalities[local]
+                    one = group.kind.allocate(1)
+                    array, side = one.array, one.side
                 self.registered[number] = device.register_table(
-                    array, name=group.configs[local].name, state=side, partition=(index, parts))
+                    array, name=group.configs[local].name, state=side, partition=(index, parts),
+                    rows=rows)
                 where.append((index, local))
             self.storages.append(SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind,
                                              len(group.tables.rows), memory))
@@ -86,6 +93,8 @@ class SlotMap:
     def _register(self, number: int) -> list[Buffer]:
         """Register the memory of a group's tables, and of their state."""
         group = self.groups[number]
+        if group.tables.disk is not None:
+            return []
         return [self._placed(array, f"{what} of {_named(group)}") for what, array in (
             ("rows", group.tables.rows.array), ("state", group.tables.rows.side))
             if array is not None]

@@ -1,0 +1,111 @@
+"""The store of a collection's tables on disk."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...contract.errors import Error
+from ...tables import Store, Table
+from ..features.configs import TableGroup
+from ..memory.disk_rows import DiskRows
+from ..optim.rules import Rule
+
+
+class Disk:
+    """Opens the store of some groups, whose tables get its rows, and commits these.
+
+    Parameters
+    ----------
+    groups : sequence of TableGroup
+        Those whose tables have a path.
+    rule : Rule
+    seed : int
+        Of rows that were never trained, of a store that is made.
+
+    Attributes
+    ----------
+    store : hotrow.tables.Store
+
+    Raises
+    ------
+    Error
+        As `hotrow.tables.Store`, or the folder cannot be made or read.
+    """
+
+    def __init__(self, groups: Sequence[TableGroup], rule: Rule, seed: int) -> None:
+        self._groups, self._path = tuple(groups), str(groups[0].configs[0].path)
+        try:
+            self.store = Store(self._path, [
+                _table(group, local, rule, seed)
+                for group in groups for local in range(len(group.configs))])
+        except OSError as error:
+            raise Error(f"the folder {self._path} of tables cannot be used ({error.strerror}): "
+                        f"name a folder that this user may write") from error
+        for group in groups:
+            group.tables.disk = DiskRows(
+                self.store, [config.name for config in group.configs],
+                group.tables.first.tolist(), group.kind, self.store.number > 0)
+
+    @property
+    def changed(self) -> bool:
+        """Whether rows were appended since the last commit."""
+        return any(disk.changed for disk in self._rows)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the store is closed."""
+        return any(disk.closed for disk in self._rows)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the tables."""
+        return [config.name for group in self._groups for config in group.configs]
+
+    @property
+    def reference(self) -> dict[str, Any]:
+        """The open commit, for a state dict."""
+        return {"path": self._path, "commit": self.store.number}
+
+    def commit(self, parts: dict[str, Any], keep: str | None = None) -> int:
+        """Commit the appended rows with the parts beside them: the number of the commit."""
+        file = io.BytesIO()
+        torch.save(parts, file)
+        number = self.store.commit(file.getvalue(), keep=keep)
+        for disk in self._rows:
+            disk.changed = False
+        return number
+
+    def parts(self) -> dict[str, Any]:
+        """The parts of the open commit; empty without one."""
+        dense = self.store.dense()
+        if dense is None:
+            return {}
+        found: dict[str, Any] = torch.load(io.BytesIO(dense), weights_only=True)
+        return found
+
+    def rollback(self, number: int) -> None:
+        """Open an earlier commit; what was appended since is gone."""
+        self.store.rollback(number)
+        for disk in self._rows:
+            disk.changed = False
+
+    def close(self) -> None:
+        """Close the store without a commit."""
+        for disk in self._rows:
+            disk.closed = True
+        self.store.close()
+
+    @property
+    def _rows(self) -> list[DiskRows]:
+        return [group.tables.disk for group in self._groups if group.tables.disk is not None]
+
+
+def _table(group: TableGroup, local: int, rule: Rule, seed: int) -> Table:
+    config, kind = group.configs[local], group.kind
+    columns = kind.used - kind.dim if kind.state == "element" else None
+    return Table(
+        config.name, config.num_embeddings, config.embedding_dim, seed + group.numbers[local],
+        config.num_embeddings**-0.5, str(config.dtype).removeprefix("torch."), kind.state, columns,
+        kind.width, rule.initial if kind.state else 0.0, f"{rule.name}, ids={config.ids!r}")
