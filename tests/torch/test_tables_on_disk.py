@@ -158,7 +158,7 @@ def test_one_owner(config, tmp_path):
 
 def test_a_failed_construction_gives_the_folder_back(config):
     for mode in ("elsewhere", "hotline"):
-        with pytest.raises(Error, match="mode is|on disk, where the card does not pool rows"):
+        with pytest.raises(Error, match=r"mode is|on disk, where the card does not pool rows"):
             opened(config, mode, cold="pooled" if mode == "hotline" else "gathered")
     opened(config).close()
 
@@ -183,7 +183,7 @@ def test_whole_tables_are_refused_in_words(config):
             with pytest.raises(Error, match=r"rows\(\).*export\(\)"):
                 call()
         for call in (copy.deepcopy, copy.copy):
-            with pytest.raises(Error, match="state_dict.. names? a commit|names a commit"):
+            with pytest.raises(Error, match=r"state_dict.. names? a commit|names a commit"):
                 call(tables)
     with opened(config) as tables:
         twin = copy.deepcopy(tables)
@@ -260,7 +260,7 @@ def test_state_dicts_name_a_commit(config, mode, tmp_path):
         assert tables.sha256() == digests[2]
         with pytest.raises(RuntimeError, match=r"refers to commit 1 of the tables in .*tables"):
             tables.load_state_dict(states[0])
-        with pytest.raises(RuntimeError, match="Missing key.*_extra_state"):
+        with pytest.raises(RuntimeError, match=r"Missing key.*_extra_state"):
             tables.load_state_dict({})
         step(tables, 9)
         last = tables.sha256()
