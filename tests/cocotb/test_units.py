@@ -24,8 +24,13 @@ CASES = {
         {"lanes": 4, "directory_partitions": 4},
         {"lanes": 1, "directory_choices": 1, "directory_sets": 32, "stamp_bits": 4},
     ],
+    "row_mover": [
+        {"lanes": 2, "tables": 16, "handles": 8},
+        {"lanes": 4, "tables": 16, "handles": 8, "row_ports": 2},
+        {"lanes": 16, "tables": 16, "handles": 8, "row_ports": 4},
+    ],
 }
-SHORT = ("counters", "splitter")
+SHORT = ("counters", "splitter", "row_mover")
 
 
 def cases():

@@ -65,6 +65,14 @@ class AXI4Write(wiring.Signature):
         })
 
 
+class AXI4(wiring.Signature):
+    """All five channels, of a reader and a writer with ids of their own."""
+
+    def __init__(self, read: AXI4Read, write: AXI4Write):
+        self.read, self.write, self.bus_bytes = read, write, read.bus_bytes
+        super().__init__({**read.members, **write.members})
+
+
 class AXI4Lite(wiring.Signature):
     """All five channels of AXI4-Lite with 32-bit data."""
 

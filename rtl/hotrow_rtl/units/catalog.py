@@ -72,6 +72,10 @@ UNITS = {unit.name: unit for unit in (
     Unit("planner", "hotrow_rtl.units.lookups:LookAheadPlanner",
          "hotrow_sim.model.lookup_engine:LookupEngine", (*_LOOKUPS, "stamp_bits"),
          replace(_BASE, planner=True)),
+    Unit("row_mover", "hotrow_rtl.units.row_mover:RowMoverUnit",
+         "hotrow_sim.model.device:MoveEngine",
+         ("lanes", "address_width", "tables", "handles", "row_ports", "row_bytes", "outstanding",
+          "burst_beats")),
 )}
 
 

@@ -1,6 +1,6 @@
 """Commands at the edge of an engine that stands alone: whole records, and one table a transfer."""
 
-from amaranth import Module, Mux, Signal, Value
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -77,6 +77,26 @@ def memory_region(config: Config) -> data.StructLayout:
     return data.StructLayout({
         "number": log2(config.handles), "writable": 1, "base16": config.address_width - 4,
         "size": packed_address["offset"].width})
+
+
+def drain(m, restart, ports):
+    """Whether ports drain what is in flight since a restart.
+
+    Parameters
+    ----------
+    m : Module
+    restart : Value
+        A pulse; the ports restart in the next cycle.
+    ports : sequence of component
+        With an output `idle`.
+    """
+    draining, idle = Signal(), Signal(len(ports))
+    m.d.sync += idle.eq(Mux(draining, Cat(port.idle for port in ports), 0))
+    with m.If(restart):
+        m.d.sync += [draining.eq(1), idle.eq(0)]
+    with m.Elif(idle.all()):
+        m.d.sync += draining.eq(0)
+    return draining
 
 
 def register(m, entries, updates):

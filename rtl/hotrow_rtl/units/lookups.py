@@ -1,6 +1,6 @@
 """The lookup engine by itself: the hot and cold splitter, or with a planner that plans ahead."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -12,7 +12,7 @@ from ..memory.axi import AXI4Read, AXI4Write
 from ..memory.read_port import DmaReadPort
 from ..primitives.replicated_register import replicated
 from ..top import RESULT_CLIENTS, result_port
-from .engine_commands import CommandParts, lookup_table, register
+from .engine_commands import CommandParts, drain, lookup_table, register
 
 SOURCES = ("source", "lengths")  # clients of the list port
 RESULTS = tuple(name for name, client in RESULT_CLIENTS.items() if client.unit == "engines")
@@ -74,13 +74,7 @@ ready
         connect(m, list_port.bus, flipped(self.m_axi_list))
         connect(m, results.bus, flipped(self.m_axi_result))
 
-        # A restart: the ports drain what is in flight before the unit is ready again.
-        draining, idle, cleared = Signal(), Signal(2), Signal()
-        m.d.sync += idle.eq(Mux(draining, Cat(list_port.idle, results.idle), 0))
-        with m.If(self.restart):
-            m.d.sync += [draining.eq(1), idle.eq(0)]
-        with m.Elif(idle.all()):
-            m.d.sync += draining.eq(0)
+        draining, cleared = drain(m, self.restart, (list_port, results)), Signal()
         with m.If(engine.ready):  # a command that clears a memory is not waited for
             m.d.sync += cleared.eq(1)
         for name, port in (("list", list_port), ("result", results)):

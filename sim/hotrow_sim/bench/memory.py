@@ -4,16 +4,24 @@ from random import Random
 
 import cocotb
 from cocotb.triggers import FallingEdge
-from cocotbext.axi import AxiRamRead, AxiRamWrite, AxiReadBus, AxiWriteBus
+from cocotbext.axi import (
+    AxiBus,
+    AxiRam,
+    AxiRamRead,
+    AxiRamWrite,
+    AxiReadBus,
+    AxiWriteBus,
+)
 
 from .axi_rules import READ, WRITE, AxiRules
 
 _KINDS = {"r": (AxiRamRead, AxiReadBus, READ, ("ar", "r")),
-          "w": (AxiRamWrite, AxiWriteBus, WRITE, ("aw", "w", "b"))}
+          "w": (AxiRamWrite, AxiWriteBus, WRITE, ("aw", "w", "b")),
+          "rw": (AxiRam, AxiBus, READ + WRITE, ("ar", "r", "aw", "w", "b"))}
 
 
 class AxiMemory:
-    """One half of a memory: reads, or writes.
+    """A memory at an AXI4 master, or at one half of it.
 
     Parameters
     ----------
@@ -21,7 +29,7 @@ class AxiMemory:
     name : str
         Prefix of the signals, as "m_axi_list".
     half : str
-        "r" or "w".
+        "r" for reads, "w" for writes, "rw" for both.
     memory : HostArrays
         Addresses without an array answer SLVERR.
     bus_bytes : int
@@ -39,8 +47,11 @@ class AxiMemory:
         kind, bus, channels, names = _KINDS[half]
         self.name, self.rules = f"{name} {half}", AxiRules(channels, bus_bytes)
         ram = kind(bus.from_prefix(dut, name), dut.clk, dut.rst, mem=memory)
-        ram.log.disabled = True
-        self._channels = {each: getattr(ram, f"{each}_channel") for each in names}
+        halves = (ram.read_if, ram.write_if) if half == "rw" else (ram,)
+        for each in halves:
+            each.log.disabled = True
+        self._channels = {each: getattr(halves[each in ("aw", "w", "b") and half == "rw"],
+                                        f"{each}_channel") for each in names}
         for each, channel in self._channels.items():
             if stall:
                 rng = Random(f"{name} {each} {seed}")

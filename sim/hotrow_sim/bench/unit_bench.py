@@ -8,11 +8,13 @@ from amaranth.lib import stream
 from amaranth.lib.wiring import In
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
-from hotrow_rtl.memory.axi import AXI4Read, AXI4Write
+from hotrow_rtl.memory.axi import AXI4, AXI4Read, AXI4Write
 from hotrow_rtl.units.catalog import unit
 
 from .host_arrays import HostArrays
 from .streams import StreamSink, StreamSource
+
+HALVES = {AXI4Read: "r", AXI4Write: "w", AXI4: "rw"}
 
 
 class UnitBench:
@@ -44,10 +46,9 @@ class UnitBench:
                 else:
                     made = StreamSink(dut, name, shape, stall=stall, seed=seed)
                     self._sinks.append(made)
-            elif isinstance(interface, AXI4Read | AXI4Write):
+            elif half := HALVES.get(type(interface)):
                 from .memory import AxiMemory  # needs cocotbext-axi
 
-                half = "r" if isinstance(interface, AXI4Read) else "w"
                 made = AxiMemory(dut, name, half, self.memory, interface.bus_bytes, stall=stall,
                                  seed=seed)
                 self._ports.append(made)

@@ -133,6 +133,7 @@ async def counts_saturate_and_decay_by_every_shift(dut):
     await bench.harvest()  # of no entries: one absent element
     await bench.harvest(0, 0)
     await bench.check(bench.put(*bench.rows("skewed", 50)))
+    await bench.harvest(0, 0)
     await bench.harvest(MOST, 1 << 31)
     await bench.harvest(MOST, 0)
     bench.units.finish()
@@ -145,6 +146,7 @@ async def a_row_enters_when_the_credit_of_another_is_used_up(dut):
     ways = bench.config.counter_ways
     for hits in (1, 2, 5):
         await bench.scan(ScanOp.CLEAR)
+        await bench.check(bench.put(*bench.one_set([0])))  # its tag is that of an empty way
         for _ in range(hits + 1):
             await bench.check(bench.put(*bench.one_set(range(1, ways + 1))))
         most = bench.config.lanes * (bench.config.window_beats + 1)

@@ -102,6 +102,7 @@ def test_every_number_of_lanes(name, lanes):
     (["--unit", "counters", "--set", "counter_sets=100"], "counter_sets must be a power of two"),
     (["--unit", "counters", "--set", "counter_ways=1"], "counter_ways must be 2 to 64, not 1"),
     (["--unit", "counters", "--set", "row_ports=2"], "has no parameter 'row_ports'.*counter_ways"),
+    (["--unit", "row_mover", "--set", "lanes=1", "--set", "row_ports=2"], "row_ports must be 1"),
     (["--unit", "counters", "--format", "xrt"], "--format xrt is for a card"),
     (["--preset", "tiny", "--set", "lane=4"], "a card has no parameter 'lane'.*counter_sets"),
     (["--preset", "tiny", "--set", "planner=maybe"], "planner must be true or false, not 'maybe'"),
