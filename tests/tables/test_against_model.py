@@ -97,13 +97,36 @@ class Model:
         assert side is None or (side == self.side[flat]).all()
 
 
-@pytest.mark.parametrize("kind, ring", [*((kind, True) for kind in KINDS), ("two tables", False)])
-def test_random_operations(tmp_path, kind, ring):
-    random, model = np.random.default_rng(len(kind)), Model(KINDS[kind])
-    kept = model.copy()
+def damaged(path, random, model):
+    """Flip or cut bytes of a file: the store refuses by the file's name, or has the right rows."""
+    files = [each for each in sorted(path.iterdir()) if each.name != "LOCK"]
+    file = files[random.integers(len(files))]
+    whole = file.read_bytes()
+    at = int(random.integers(len(whole)))
+    file.write_bytes(whole[:at] if random.random() < .2 else
+                     whole[:at] + bytes([whole[at] ^ 1 << random.integers(8)]) + whole[at + 1:])
+    try:
+        store, rows = model.open(path)
+        with store:
+            model.same(rows, model.flat)
+            assert store.dense() == model.dense
+    except Error as error:
+        assert file.name in str(error)
+    file.write_bytes(whole)
+
+
+@pytest.mark.parametrize("kind, ring, seed, steps", [
+    *((kind, True, 1, 200) for kind in KINDS), ("two tables", False, 2, 200),
+    *(pytest.param(kind, bool(seed % 3), seed, 20000, marks=[pytest.mark.long, pytest.mark.nightly])
+      for kind in KINDS for seed in range(7))])
+def test_random_operations(tmp_path, kind, ring, seed, steps):
+    random, model = np.random.default_rng(seed), Model(KINDS[kind])
+    model.dense, number = None, 0
+    kept, names = {0: model.copy()}, {}
     store, rows = model.open(tmp_path, ring=ring)
-    for step in range(250):
-        match random.choice(["train", "clean", "commit", "kill"], p=[.9, .05, .03, .02]):
+    for step in range(steps):
+        match random.choice(["train", "clean", "commit", "release", "rollback", "kill"],
+                            p=[.85, .05, .04, .02, .02, .02]):
             case "train":
                 coming = random.choice(model.flat, 100)
                 ahead = rows.begin(coming)  # before the append, as a plan
@@ -115,14 +138,37 @@ def test_random_operations(tmp_path, kind, ring):
                 store.clean()
                 model.same(rows, coming, ahead)
             case "commit":
-                store.commit(str(step).encode())
-                assert store.dense() == str(step).encode()
-                kept = model.copy()
+                model.dense, keep = str(step).encode(), random.choice([None, "a", "b"])
+                number = store.commit(model.dense, step, keep)
+                names = {name: each for name, each in names.items() if each in kept}
+                names |= {keep: number} if keep else {}
+                kept = {each: kept[each] for each in names.values() if each in kept}
+                kept[number] = model.copy()
+            case "release" if names:
+                name = random.choice(sorted(names))
+                if store.number in (number, *set(names.values()) - {names[name]}):
+                    store.release(name)
+                    names.pop(name)
+                    kept = {each: kept[each] for each in (*names.values(), number)}
+            case "rollback":
+                to = int(random.choice(sorted(kept)))
+                store.rollback(to)
+                model = kept[to].copy()
+                later = [each for each in kept if each > to and each != number]
+                model.same(rows, model.flat)
+                assert store.dense() == model.dense
+                if later or to != number:  # they go with the next commit
+                    store.rollback(number)
+                    model = kept[number].copy()
             case "kill":
                 store.close()  # nothing that was not committed is there
-                model = kept.copy()
+                model = kept[number].copy()
+                if random.random() < .5:
+                    damaged(tmp_path, random, model)
                 store, rows = model.open(tmp_path, ring=ring)
                 model.same(rows, model.flat)
+        assert {each.number: each.keep for each in store.commits()} == {
+            number: None, **{each: name for name, each in names.items()}}, (seed, step)
     model.same(rows, model.flat)
     store.close()
 

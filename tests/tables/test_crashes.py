@@ -136,39 +136,84 @@ def trained(store, random):
                           random.random(len(rows), np.float32))
 
 
-@pytest.mark.parametrize("seed", range(2))
+class Run:
+    """Commits of a store, some kept for a while, with what each of them must hold."""
+
+    def __init__(self, folder, recorder, seed):
+        self.random, self.recorder = np.random.default_rng(seed), recorder
+        self.store = opened(folder)
+        self.states = {0: everything(self.store)}
+        # Operations until it is durable, number, and sets of kept commits that may be there.
+        self.commits = [(len(recorder.operations), 0, {frozenset()})]
+        self.kept = {}
+
+    def step(self, keep=None):
+        for _ in range(3):
+            trained(self.store, self.random)
+        if self.random.random() < .4:
+            self.store.clean()
+        number = self.commits[-1][1] + 1
+        self.states[number] = everything(self.store)
+        assert self.store.commit(f"dense {number}".encode(), keep=keep) == number
+        self.kept = {name: each for name, each in self.kept.items()
+                     if each in {commit.number for commit in self.store.commits()}}
+        if keep:
+            self.kept[keep] = number
+        self.commits.append((len(self.recorder.operations), number,
+                             {frozenset(self.kept.values())}))
+
+    def release(self, name):
+        self.store.release(name)
+        self.kept.pop(name)
+        self.commits[-1][2].add(frozenset(self.kept.values()))
+
+    def rollback(self, number):
+        trained(self.store, self.random)
+        self.store.rollback(number)
+
+
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.long)
+                                               for seed in range(2, 20))])
 def test_every_prefix_opens_at_a_commit(tmp_path, recorder, seed):
-    random, states, done = np.random.default_rng(seed), {}, []
-    store = opened(tmp_path / "run")
-    states[0] = everything(store)
+    run, more = Run(tmp_path / "run", recorder, seed), np.random.default_rng(seed + 1000)
     first = len(recorder.operations)
-    for number in range(1, 7):
-        for _ in range(4):
-            trained(store, random)
-        if number % 2:
-            store.clean()
-        states[number] = everything(store)
-        assert store.commit(f"dense {number}".encode()) == number
-        done.append((len(recorder.operations), number))
-    store.close()
+    script = ["a", None, "b", None, "release a", "a", "rollback", None, None, "release b", None]
+    for what in script if seed == 0 else more.permutation(script):
+        name = (what or "").removeprefix("release ")
+        if what == "rollback":
+            run.rollback(int(more.choice([each.number for each in run.store.commits()])))
+        elif (what or "").startswith("release"):
+            open_ = run.store.number != run.commits[-1][1] and run.store.number
+            if name in run.kept and run.kept[name] != open_:
+                run.release(name)
+        else:
+            run.step(what)
+    run.store.close()
     recorder.end()
     operations, tried = list(recorder.operations), 0
     for end in range(first, len(operations) + 1):
-        least = max([number for position, number in done if position <= end], default=0)
+        at = max(at for at, (position, *_) in enumerate(run.commits) if position <= end)
+        possible = {number: names for _, number, names in run.commits[at:at + 2]}
         for unsynced in ("kept", "lost", "torn"):
             folder = tmp_path / f"{end}-{unsynced}"
             folder.mkdir()
             for name, content in on_disk(operations[:end], unsynced).items():
                 (folder / name).write_bytes(content)
+            message = (seed, end, unsynced)
             with opened(folder) as again:
-                assert least <= again.number <= least + 1, (seed, end, unsynced, again.number)
-                assert everything(again) == states[again.number], (seed, end, unsynced)
-                dense = f"dense {again.number}".encode() if again.number else None
-                assert again.dense() == dense, (seed, end, unsynced)
+                number = again.number
+                assert number in possible, message
+                kept = {each.number for each in again.commits() if each.keep}
+                assert kept in possible[number], message
+                for each in (number, *(sorted(kept) if end % 7 == 0 else ())):
+                    if each != again.number:
+                        again.rollback(each)
+                    assert everything(again) == run.states[each], (*message, each)
+                    assert again.dense() == (f"dense {each}".encode() if each else None), message
             tried += 1
             for path in folder.iterdir():
                 path.unlink()
-    assert tried > 200
+    assert tried > 300
 
 
 @pytest.mark.parametrize("operation, error", [
