@@ -5,7 +5,7 @@ from amaranth import Elaboratable, Module, Signal
 from amaranth.asserts import AnySeq
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib.wiring import connect
-from hotrow_rtl.memory.axi import AXI4Read, AXI4Write
+from hotrow_rtl.memory.axi import DECERR, OKAY, AXI4Read, AXI4Write
 from hotrow_rtl.pcie.bridge import PacketArbiter
 from hotrow_rtl.pcie.layouts import TAG_BITS, TAGS, Type, common_header
 from hotrow_rtl.pcie.read_issuer import ReadIssuer
@@ -60,10 +60,10 @@ class Tags(Elaboratable):
             m.d.sync += ticks.eq(ticks + (ticks != 3))
         with m.If(completed | own.tick & (ticks == 3)):
             m.d.sync += owed.eq(0)
-        with m.If(released | pool.restart):
+        with m.If(released):
             m.d.sync += reads.eq(0)
         with m.If(mine):
-            m.d.sync += [owed.eq(1), reads.eq(~pool.restart), ticks.eq(0)]
+            m.d.sync += [owed.eq(1), reads.eq(1), ticks.eq(0)]
         done = pool.done.bit_select(who, 1)
         m.d.comb += [
             Assert(~mine | ~owed & ~reads),
@@ -71,7 +71,8 @@ class Tags(Elaboratable):
             Assert(~owed | pool.in_flight.bit_select(who, 1)),
             Cover(mine & (ticks == 3)),
             # Invariants.
-            Assert(~owed | reads & (ticks < 2) | pool.dropped.bit_select(who, 1)),
+            Assert(~owed | (ticks >= 2) | reads),
+            Assert(~owed | (pool.late.bit_select(who, 1) == (ticks >= 2))),
             Assert(own.held.bit_select(who, 1) == reads),
             Assert(pool.in_flight.bit_select(who, 1) == owed),
             Assert(~(pool.tags.valid & (pool.tags.p == who)) | ~owed & ~reads),
@@ -83,7 +84,7 @@ class Tags(Elaboratable):
 
 
 class Order(Elaboratable):
-    """A completion or interrupt that is offered after an answer leaves behind the answered write.
+    """A completion or read that is offered after an answer leaves later than the answered write.
 
     Every segment ends a burst, so answers and write packets are counted.
     """
@@ -97,14 +98,14 @@ class Order(Elaboratable):
         m.submodules.arbiter = arbiter = self.arbiter
         writes, others = arbiter.packets
         connect(m, sender=sender.packets, arbiter=writes)
-        free_inputs(m, sender, sender.packets.ready, sender.restart, sender.queued)
+        free_inputs(m, sender, sender.packets.ready, sender.master)
         given, out = sender.segments, arbiter.out
         for stream in (given, sender.words, others):
             keeps(m, stream)
         m.d.comb += [
             Assume(~given.p.empty & given.p.ends & (given.p.dwords != 0) & (given.p.dwords < 4)),
             Assume(given.p.master < len(WRITES)),
-            arbiter.credits.eq(AnySeq(2)),
+            sender.master.eq(1),
             out.ready.eq(AnySeq(1)),
             others.valid.eq(AnySeq(1)),
             others.p.as_value().eq(AnySeq(len(others.p.as_value()))),
@@ -158,7 +159,7 @@ class Order(Elaboratable):
 
 
 class Answers(Elaboratable):
-    """The data and answer channels hold until `ready`, and so do packets, without a restart."""
+    """The data and answer channels hold until `ready`, and so do packets of a bus master."""
 
     def __init__(self, returns=ReadReturn, sender=WriteSender, issuer=ReadIssuer):
         self.returns, self.sender, self.issuer = returns(READS), sender(WRITES), issuer(READS)
@@ -168,12 +169,13 @@ class Answers(Elaboratable):
         m.submodules.data = returns = self.returns
         m.submodules.sender = sender = self.sender
         m.submodules.issuer = issuer = self.issuer
-        free_inputs(m, returns, returns.restart)
-        free_inputs(m, sender, sender.restart, sender.queued)
-        free_inputs(m, issuer)
+        free_inputs(m, returns)
+        free_inputs(m, sender, sender.master)
+        free_inputs(m, issuer, issuer.master)
         for stream in (returns.order, sender.segments, sender.words, issuer.chunks, issuer.tags):
             keeps(m, stream)
         m.d.comb += [
+            sender.master.eq(1), issuer.master.eq(1),
             Assume(sender.segments.p.master < len(WRITES)),
             Assume(returns.order.p.chunk.master < len(READS)),
             Assume(sender.segments.p.empty | (sender.segments.p.dwords != 0)),
@@ -203,6 +205,55 @@ class Answers(Elaboratable):
         return m
 
 
+class Mastering(Elaboratable):
+    """A packet begins only with bus master enable, and an answer is OKAY if all of its burst left,
+    else DECERR. Every segment ends a burst."""
+
+    def __init__(self, sender=WriteSender, issuer=ReadIssuer):
+        self.sender, self.issuer = sender(WRITES), issuer(READS)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.sender = sender = self.sender
+        m.submodules.issuer = issuer = self.issuer
+        free_inputs(m, sender)
+        free_inputs(m, issuer)
+        for stream in (sender.segments, sender.words, issuer.chunks, issuer.tags):
+            keeps(m, stream)
+        given = sender.segments.p
+        m.d.comb += [Assume(~given.empty & given.ends & (given.dwords != 0) & (given.dwords < 4)),
+                     Assume(given.master < len(WRITES))]
+        for unit in (sender, issuer):
+            packets, first = unit.packets, Signal(init=1)
+            with m.If(packets.valid & packets.ready):
+                m.d.sync += first.eq(packets.p.last)
+            m.d.comb += Assert(~packets.valid | ~first | unit.master)
+        answers = [getattr(sender, f"bus_{idx}") for idx in range(len(WRITES))]
+        shown = sum(bus.bvalid & (bus.bresp == OKAY) for bus in answers)
+        refused = sum(bus.bvalid & (bus.bresp == DECERR) for bus in answers)
+        sent, answered, taken, others = Signal(4), Signal(4), Signal(4), Signal(4)
+        with m.If(sender.packets.valid & sender.packets.ready & sender.packets.p.last):
+            m.d.sync += sent.eq(sent + 1)
+        with m.If(sender.segments.valid & sender.segments.ready):
+            m.d.sync += taken.eq(taken + 1)
+        m.d.sync += [
+            answered.eq(answered + sum(bus.bvalid & bus.bready & (bus.bresp == OKAY)
+                                       for bus in answers)),
+            others.eq(others + sum(bus.bvalid & bus.bready & (bus.bresp == DECERR)
+                                   for bus in answers))]
+        waiting = (taken - sent - others - refused)[:4]
+        m.d.comb += [Assert(sent == answered + shown), Assert(waiting <= 1),
+                     Assert(sum(bus.bvalid for bus in answers) == shown + refused)]
+        # A tag is issued once, and its request leaves or is refused.
+        issued, left = Signal(4), Signal(4)
+        gone = issuer.packets.valid & issuer.packets.ready & issuer.packets.p.last
+        refuses = issuer.refused.valid & issuer.refused.ready
+        m.d.sync += [issued.eq(issued + issuer.issued.valid), left.eq(left + (gone | refuses))]
+        m.d.comb += [Assert((issued - left)[:4] <= 1), Assert(~gone | ~refuses),
+                     Cover((others == 1) & (sent == 1) & (left == 2))]
+        return m
+
+
 TAG_BUGS = {
     "completion ignored by the reader": ("free.eq(~self.in_flight & ~held)", "free.eq(~held)"),
     "held data overwritten": ("free.eq(~self.in_flight & ~held)", "free.eq(~self.in_flight)"),
@@ -222,6 +273,13 @@ ANSWER_BUGS = {
     "header replaced": {"issuer": (
         "accept.eq(self.chunks.valid & self.tags.valid & self.order.ready & ~waiting)",
         "accept.eq(self.chunks.valid & self.tags.valid & self.order.ready)")},
+}
+MASTER_BUGS = {
+    "a write begins": {"sender": ("out.valid.eq(offered & ~refuses)", "out.valid.eq(offered)")},
+    "the rest of a refused write leaves": {"sender": (
+        "Mux(number == 0, ~self.master, refusing)", "(number == 0) & ~self.master")},
+    "a refused write is OKAY": {"sender": ("Mux(refused | refuses, DECERR, OKAY)", "OKAY")},
+    "a read begins": {"issuer": ("waiting & (second | self.master)", "waiting")},
 }
 CLASSES = {"sender": WriteSender, "arbiter": PacketArbiter, "returns": ReadReturn,
            "issuer": ReadIssuer}
@@ -262,6 +320,16 @@ def test_answers(tmp_path):
 def test_answers_bug(bug, tmp_path):
     proof = Answers(**planted(ANSWER_BUGS[bug]))
     assert verify(proof, tmp_path, mode="bmc", depth=8, timeout=900) == "FAIL"
+
+
+def test_mastering(tmp_path):
+    assert verify(Mastering(), tmp_path, mode="bmc", depth=7) == "PASS"
+
+
+@pytest.mark.parametrize("bug", quick(MASTER_BUGS, "a read begins"))
+def test_mastering_bug(bug, tmp_path):
+    proof = Mastering(**planted(MASTER_BUGS[bug]))
+    assert verify(proof, tmp_path, mode="bmc", depth=7) == "FAIL"
 
 
 @pytest.mark.formal

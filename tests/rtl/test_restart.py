@@ -210,10 +210,8 @@ ELSEWHERE = {
     "RowMoverUnit": "cocotb/units/tb_row_mover.py",
     "BankPipe": "rtl/lookup/banks/test_crossbar.py", "RowMover": "rtl/mover/test_engine_faults.py",
     "CommandQueue": "rtl/host/test_command_queue_faults.py",
-    "LookupEngine": "rtl/lookup/test_engine.py", "TagPool": "formal/test_pcie.py",
-    "WidestWindow": "boards/test_dram_bring_up.py", **dict.fromkeys(
-        ("Bridge", "ReadRequester", "ReadReturn", "ReadSplitter", "Target", "WriteCollector",
-         "WriteRequester", "WriteSender"), "support/pcie/session.py")}
+    "LookupEngine": "rtl/lookup/test_engine.py",
+    "WidestWindow": "boards/test_dram_bring_up.py"}
 
 
 def units():

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..config import Config
 from ..emit.litex_generator import GeneratorMissing, generate
 from .openxc7 import makefile, synthesis
-from .pcie_card import CARD_MODULE, STATIC, STREAM, CardMemory, card_files, check_bus, width
+from .pcie_card import CARD_MODULE, MASTER, STATIC, STREAM, CardMemory, card_files, check_bus, width
 
 BOARD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 _BAR_BYTES = 1 << 20  # in which the registers repeat
@@ -71,7 +71,7 @@ def nitefury_files(config: Config, dram: Dram | None = None) -> dict[str, str]:
         made = generate([_GENERATOR, "--name", _PHY], MODULES, {
             "device": BOARD["part"], "lanes": len(pins["pcie_rx_p"].places),
             "data_width": 8 * config.bus_bytes, "bar0_size": _BAR_BYTES,
-            "static": STATIC,
+            "static": STATIC, "master": MASTER,
             "clock_hz": None if dram else 1e6 * config.clock_mhz})
     except GeneratorMissing as missing:
         raise ValueError(f"format 'nitefury' needs LitePCIe's PHY, but {missing}: "
@@ -99,7 +99,7 @@ def _wrapper(config, pins, dram):
     ports = ",\n".join(f"  {each.direction} wire {width(len(each.places))}{name}"
                        for name, each in pins.items())
     bits = {"dat": 8 * config.bus_bytes, "be": config.bus_bytes}
-    both = {"clk": 1, "rst": 1, "interrupt": 1, **dict.fromkeys(STATIC, 16), **{
+    both = {"clk": 1, "rst": 1, "interrupt": 1, **dict.fromkeys(STATIC, 16), MASTER: 1, **{
         f"{way}_{name}": bits.get(name, 1) for way in ("sink", "source") for name in STREAM}}
     of_dram = {name: bits for _, bits, name in dram.memory.pins} if dram else {}
     resets = ("user_rst", "link_rst") if dram else ()

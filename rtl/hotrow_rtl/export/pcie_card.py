@@ -8,12 +8,13 @@ from ..config import Config
 from ..emit.component import to_verilog
 from ..emit.verilog import TOP_MODULE, emit
 from ..memory.axi import AXI4Read, AXI4Write
-from ..pcie.bridge import SOURCES, Bridge
+from ..pcie.bridge import Bridge
 from .interfaces import CONTROL, buses
 
 CARD_MODULE = "hotrow_card"
 TIMEOUT_MS = 50  # of a read; the host may change its own, which this one does not follow
 STATIC = ("id", "max_request_size", "max_payload_size")  # 16 bits each, set by the host once
+MASTER = "bus_master"  # 1 bit: the host lets the card send requests
 STREAM = ("dat", "be", "last", "valid", "ready")  # of the PHY's `sink` and `source`
 _BRIDGE = "hotrow_bridge"
 HOST = "host_"  # prefix of the names of buses between a memory of the card and the bridge
@@ -113,11 +114,7 @@ def _card(config, found, memory):
         ("", ports), (HOST, mastered)) for port in some)
     same = [f".{port.name}({port.name})" for port in ports]
     to_host = [f".{port.name}({HOST if port in mastered else ''}{port.name})" for port in ports]
-    constant = {"credits": f"{len(SOURCES)}'d{(1 << len(SOURCES)) - 1}",
-                "timeout": f"32'd{1000 * config.clock_mhz * TIMEOUT_MS}", "interrupt": "1'b0",
-                "msi_enable": "1'b0", "msi_address": "64'd0", "msi_data": "16'd0",
-                "restart": "1'b0", "clear_error": "1'b0", "error": ""}
-    bridge = [f".{name}({value})" for name, value in constant.items()]
+    timeout = 1000 * config.clock_mhz * TIMEOUT_MS
     sent = ", ".join(f"{{4{{sent[{data + lane}]}}}}" for lane in reversed(dwords))
     kept = ", ".join(f"source_be[{4 * lane}]" for lane in reversed(dwords))
     joined, between = ",\n    ", ""
@@ -140,6 +137,7 @@ module {CARD_MODULE} (
   input wire [15:0] id,
   input wire [15:0] max_request_size,
   input wire [15:0] max_payload_size,
+  input wire {MASTER},
   output wire [{data - 1}:0] sink_dat,
   output wire [{config.bus_bytes - 1}:0] sink_be,
   output wire sink_last,
@@ -159,11 +157,11 @@ module {CARD_MODULE} (
   assign sink_last = sent[{data + len(dwords)}];
 {wires}
   {_BRIDGE} bridge (
-    .clk(clk), .rst(rst), .identity(id),
+    .clk(clk), .rst(rst), .identity(id), .master({MASTER}), .timeout(32'd{timeout}),
     .max_read_bytes(max_request_size), .max_payload_bytes(max_payload_size),
     .sent_payload(sent), .sent_valid(sink_valid), .sent_ready(sink_ready),
     .received_payload(received), .received_valid(source_valid), .received_ready(source_ready),
-    {joined.join(bridge + to_host)});
+    {joined.join(to_host)});
 {between}\
   {TOP_MODULE} core (
     .clk(clk), .rst(rst), .interrupt(interrupt),

@@ -12,12 +12,22 @@ from pathlib import Path
 from litepcie.phy.s7pciephy import S7PCIEPHY
 from litex.build.generic_platform import Pins, Subsignal
 from litex.build.xilinx.platform import XilinxPlatform
-from migen import ClockDomain, ClockSignal, If, Module, ResetSignal, Signal
+from migen import (
+    Cat,
+    ClockDomain,
+    ClockSignal,
+    If,
+    Module,
+    Mux,
+    Replicate,
+    ResetSignal,
+    Signal,
+)
 from migen.genlib.cdc import MultiReg
 from migen.genlib.resetsync import AsyncResetSynchronizer
 
 
-def pins(lanes, width, own_clock, static):
+def pins(lanes, width, own_clock, static, master):
     """The pins of the module."""
     stream = [("dat", width), ("be", width // 8), ("last", 1), ("valid", 1), ("ready", 1)]
     return [
@@ -26,9 +36,37 @@ def pins(lanes, width, own_clock, static):
          *(Subsignal(name, Pins(lanes)) for name in ("rx_p", "rx_n", "tx_p", "tx_n"))),
         *((way, 0, *(Subsignal(name, Pins(bits)) for name, bits in stream))
           for way in ("sink", "source")),
-        *((name, 0, Pins(16)) for name in static),
+        *((name, 0, Pins(16)) for name in static), (master, 0, Pins(1)),
         *((name, 0, Pins(1)) for name in (() if own_clock else ("user_rst", "link_rst"))),
     ]
+
+
+class Enables(Module):
+    """Byte enables of the packets from the link: as many double words as their headers say.
+
+    On 128 bits the hard block enables all of the last beat; LitePCIe makes two beats of 64 bits of
+    it, and enables the lower half only of the last beat of a packet that it shifted.
+
+    Parameters
+    ----------
+    stream : Record
+        With dat, last, valid, ready.
+    """
+
+    def __init__(self, stream):
+        dwords = len(stream.dat) // 32
+        length, has_data, is_long, digest = (
+            stream.dat[:10], stream.dat[30], stream.dat[29], stream.dat[15])
+        first, rest, left = Signal(reset=1), Signal(12), Signal(12)  # in double words
+        self.be = Signal(4 * dwords)
+        self.comb += [
+            left.eq(rest),
+            If(first, left.eq(3 + is_long + digest
+                              + Mux(has_data, Mux(length == 0, 1024, length), 0))),
+            self.be.eq(Cat(*[Replicate(left > lane, 4) for lane in range(dwords)])),
+        ]
+        self.sync += If(stream.valid & stream.ready, first.eq(stream.last), rest.eq(0),
+                        If(left > dwords, rest.eq(left - dwords)))
 
 
 class Core(Module):
@@ -37,7 +75,9 @@ class Core(Module):
     def __init__(self, platform, description):
         width, clock_hz = description["data_width"], description["clock_hz"]
         static = description["static"]
-        platform.add_extension(pins(description["lanes"], width, clock_hz is not None, static))
+        master = description["master"]
+        platform.add_extension(pins(description["lanes"], width, clock_hz is not None, static,
+                                    master))
         self.clock_domains.cd_sys = ClockDomain()
         self.submodules.phy = phy = S7PCIEPHY(
             platform, platform.request("pcie"), data_width=width, pcie_data_width=128,
@@ -54,12 +94,15 @@ class Core(Module):
         self.comb += platform.request("rst").eq(ResetSignal("sys"))
         for way, given in (("sink", True), ("source", False)):
             stream, pads = getattr(phy, way), platform.request(way)
-            for name in ("dat", "be", "last", "valid"):
+            for name in ("dat", "be", "last", "valid") if given else ("dat", "last", "valid"):
                 inner, outer = getattr(stream, name), getattr(pads, name)
                 self.comb += inner.eq(outer) if given else outer.eq(inner)
             self.comb += pads.ready.eq(stream.ready) if given else stream.ready.eq(pads.ready)
+        self.submodules.enables = enables = Enables(phy.source)
+        self.comb += pads.be.eq(enables.be)
         for name in static:
             self.specials += MultiReg(getattr(phy, name), platform.request(name), "sys")
+        self.specials += MultiReg(phy._bus_master_enable.status, platform.request(master), "sys")
         before, interrupt = Signal(), platform.request("interrupt")
         self.sync += [before.eq(interrupt), If(phy.msi.ready, phy.msi.valid.eq(0)),
                       If(interrupt & ~before, phy.msi.valid.eq(1))]

@@ -1,7 +1,7 @@
 """CompletionBuffer: the data of reads in flight, whatever the order of their completions."""
 
 from amaranth import Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import log2
@@ -37,11 +37,11 @@ class CompletionBuffer(wiring.Component):
     ----------
     completions : In(completion_beat)
     issued : In(issued_read)
+    refused : In(stream(TAG_BITS))
+        Tags whose requests were not sent: they fail as unsupported.
     in_flight : In(TAGS)
     completed : Out(1), completed_tag : Out(TAG_BITS)
         See `TagPool`.
-    unexpected : Out(1)
-        A completion is dropped.
     causes : Out(Cause of each tag)
         Valid once the tag is completed.
     read_enable, read_address : In
@@ -58,10 +58,10 @@ class CompletionBuffer(wiring.Component):
         super().__init__({
             "completions": In(completion_beat(8 * bus_bytes)),
             "issued": In(issued_read(bus_bytes)),
+            "refused": In(stream.Signature(TAG_BITS)),
             "in_flight": In(TAGS),
             "completed": Out(1),
             "completed_tag": Out(TAG_BITS),
-            "unexpected": Out(1),
             "causes": Out(data.ArrayLayout(Cause, TAGS)),
             "read_enable": In(1),
             "read_address": In(range(TAGS * self.words)),
@@ -117,13 +117,12 @@ class CompletionBuffer(wiring.Component):
                        & (length <= left) & (header.byte_count == left << log2(bus_bytes))
                        & (header.lower_address == state.lower)),
             fails.eq(known & ~success),
-            self.unexpected.eq(opens & ~matches & ~fails),
         ]
 
         # The part that is being stored.
         storing, final, place = Signal(), Signal(), Signal(range(self.words))
         stored_tag, still = Signal(TAG_BITS), Signal(range(self.words + 1))
-        rest, ended = Signal(expected), Signal()
+        rest, ended, refuses = Signal(expected), Signal(), Signal()
         with m.If(opens):
             m.d.sync += [
                 storing.eq(matches), final.eq(length == left), place.eq(state.offset),
@@ -146,18 +145,21 @@ class CompletionBuffer(wiring.Component):
             rests.write_enable.eq(ended & ~final),
             rests.write_address.eq(stored_tag),
             rests.write_data.eq(rest),
-            self.completed.eq(fails | ended & final),
-            self.completed_tag.eq(Mux(opens, tag, stored_tag)),
+            self.refused.ready.eq(~opens & ~ended),
+            refuses.eq(self.refused.valid & self.refused.ready),
+            self.completed.eq(fails | ended & final | refuses),
+            self.completed_tag.eq(Mux(opens, tag, Mux(ended, stored_tag, self.refused.p))),
         ]
         cause = Signal(Cause)
-        with m.If(~fails):
+        with m.If(matches):
             m.d.comb += cause.eq(Cause.POISONED)
-        with m.Elif(header.status == CompletionStatus.ABORTED):
+        with m.Elif(opens & (header.status == CompletionStatus.ABORTED)):
             m.d.comb += cause.eq(Cause.ABORTED)
         with m.Else():
             m.d.comb += cause.eq(Cause.UNSUPPORTED)
         for number in range(TAGS):
-            with m.If((fails | matches & header.poisoned) & (tag == number)):
+            with m.If((fails | matches & header.poisoned | refuses)
+                      & (self.completed_tag == number)):
                 m.d.sync += self.causes[number].eq(cause)
             with m.If(issued.valid & (issued.tag == number)):
                 m.d.sync += [self.causes[number].eq(Cause.NONE), begun[number].eq(0)]

@@ -1,4 +1,4 @@
-"""Packets one double word at a time, for registers and interrupts."""
+"""Packets one double word at a time, for registers."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring

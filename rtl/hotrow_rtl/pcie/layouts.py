@@ -89,14 +89,6 @@ def dword_beat() -> data.StructLayout:
     return data.StructLayout({"data": 32, "last": 1})
 
 
-class Error(data.Struct):
-    """A failed read: a pulse, the cause, and the first address of the request."""
-
-    valid: 1
-    cause: Cause
-    address: 64
-
-
 def swapped(value):
     """The value with the order of the bytes in each double word reversed."""
     bits = Value.cast(value)

@@ -36,8 +36,8 @@ def tagged_chunk(buses) -> data.StructLayout:
 class ReadIssuer(wiring.Component):
     """Join each chunk with a tag, and send its request.
 
-    All bytes are requested: a chunk has at least two double words. A request that has a tag is sent
-    even if the masters restart.
+    All bytes are requested: a chunk has at least two double words. Without `master` a request that
+    has not begun is refused.
 
     Parameters
     ----------
@@ -49,14 +49,19 @@ class ReadIssuer(wiring.Component):
     tags : In(stream(TAG_BITS))
     requester : In(16)
         Bus, device and function number.
+    master : In(1)
+        The card may send requests.
     packets : Out(stream(beat))
+    refused : Out(stream(TAG_BITS))
+        Tags whose requests are not sent.
     order : Out(stream(tagged_chunk(buses)))
         Fires with `issued`; its consumer has space for all tags.
     issued : Out(issued_read)
 
     Timing
     ------
-    Latency 1 cycle; a request takes a cycle on 128 bits, two on 64, and one cycle more.
+    Latency 1 cycle; a request takes a cycle on 128 bits, two on 64, and one cycle more. With
+    `master` a packet holds until `ready`.
     """
 
     def __init__(self, buses):
@@ -66,6 +71,8 @@ class ReadIssuer(wiring.Component):
             "chunks": In(stream.Signature(read_chunk(self.buses))),
             "tags": In(stream.Signature(TAG_BITS)),
             "requester": In(16),
+            "master": In(1),
+            "refused": Out(stream.Signature(TAG_BITS)),
             "packets": Out(stream.Signature(beat(8 * self.bus_bytes))),
             "order": Out(stream.Signature(tagged_chunk(self.buses))),
             "issued": Out(issued_read(self.bus_bytes)),
@@ -102,7 +109,9 @@ class ReadIssuer(wiring.Component):
         beats = HEADER_DWORDS * DWORD // bus_bytes
         dwords_last = header_q.fmt[0]  # the fourth double word is there
         m.d.comb += [
-            out.valid.eq(waiting),
+            out.valid.eq(waiting & (second | self.master)),
+            self.refused.valid.eq(waiting & ~second & ~self.master),
+            self.refused.p.eq(header_q.tag),
             out.p.data.eq(header_q.as_value().word_select(second, 8 * bus_bytes)),
             out.p.last.eq(second if beats == 2 else 1),
             out.p.keep.eq((1 << bus_bytes // DWORD) - 1),
@@ -111,4 +120,6 @@ class ReadIssuer(wiring.Component):
             m.d.comb += out.p.keep.eq((1 << bus_bytes // DWORD - 1) - 1)
         with m.If(out.valid & out.ready):
             m.d.sync += [second.eq(~out.p.last), waiting.eq(~out.p.last)]
+        with m.If(self.refused.valid & self.refused.ready):
+            m.d.sync += waiting.eq(0)
         return m

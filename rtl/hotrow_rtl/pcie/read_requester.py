@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .completion_buffer import CompletionBuffer
 from .completion_receiver import CompletionReceiver
-from .layouts import Error, beat
+from .layouts import beat
 from .read_issuer import ReadIssuer
 from .read_return import ReadReturn
 from .read_splitter import ReadSplitter
@@ -28,11 +28,8 @@ class ReadRequester(wiring.Component):
     requests : Out(stream(beat))
     completions : In(stream(beat))
         Always ready.
-    requester, max_read_bytes, timeout, restart : In
-        See `ReadIssuer`, `ReadSplitter`, `TagPool`. A pulse of `restart` comes with the restart of
-        the masters: data in flight is dropped when it comes.
-    error : Out(Error)
-    unexpected : Out(1)
+    requester, master, max_read_bytes, timeout : In
+        See `ReadIssuer`, `ReadSplitter`, `TagPool`.
 
     Timing
     ------
@@ -48,11 +45,9 @@ class ReadRequester(wiring.Component):
             "requests": Out(stream.Signature(beat(self.width))),
             "completions": In(stream.Signature(beat(self.width), always_ready=True)),
             "requester": In(16),
+            "master": In(1),
             "max_read_bytes": In(16),
             "timeout": In(32),
-            "restart": In(1),
-            "error": Out(Error),
-            "unexpected": Out(1),
         })
 
     def elaborate(self, platform):
@@ -77,12 +72,13 @@ class ReadRequester(wiring.Component):
         connect(m, splitter=splitter.chunks, issuer=issuer.chunks)
         connect(m, pool=pool.tags, issuer=issuer.tags)
         connect(m, issuer=issuer.order, returns=returns.order)
+        connect(m, issuer=issuer.refused, buffer=buffer.refused)
         connect(m, issuer.packets, flipped(self.requests))
         connect(m, flipped(self.completions), receiver.packets)
         m.d.comb += [
             splitter.max_read_bytes.eq(self.max_read_bytes),
-            splitter.restart.eq(self.restart),
             issuer.requester.eq(self.requester),
+            issuer.master.eq(self.master),
             buffer.completions.eq(receiver.completions),
             buffer.issued.eq(issuer.issued),
             buffer.in_flight.eq(pool.in_flight),
@@ -92,14 +88,10 @@ class ReadRequester(wiring.Component):
             returns.causes.eq(buffer.causes),
             returns.done.eq(pool.done),
             returns.late.eq(pool.late),
-            returns.restart.eq(self.restart),
             pool.completed.eq(buffer.completed),
             pool.completed_tag.eq(buffer.completed_tag),
             pool.released.eq(returns.released),
             pool.released_tag.eq(returns.released_tag),
             pool.timeout.eq(self.timeout),
-            pool.restart.eq(self.restart),
-            self.error.eq(returns.error),
-            self.unexpected.eq(buffer.unexpected),
         ]
         return m

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..memory.axi import DECERR, OKAY, SLVERR
 from ..primitives.fifo import RamFifo
-from .layouts import LARGEST, TAG_BITS, TAGS, Cause, Error
+from .layouts import LARGEST, TAG_BITS, TAGS, Cause
 from .read_issuer import tagged_chunk
 
 
@@ -31,9 +31,6 @@ class ReadReturn(wiring.Component):
         Of the `CompletionBuffer`.
     bus_0, ... : In(AXI4Read)
         Only the data channel is used.
-    error : Out(Error)
-    restart : In(1)
-        Drop all chunks.
 
     Timing
     ------
@@ -54,8 +51,6 @@ class ReadReturn(wiring.Component):
             "read_address": Out(range(TAGS * self.words)),
             "read_data": In(8 * self.buses[0].bus_bytes),
             **{f"bus_{number}": In(each) for number, each in enumerate(self.buses)},
-            "error": Out(Error),
-            "restart": In(1),
         })
 
     def elaborate(self, platform):
@@ -66,7 +61,6 @@ class ReadReturn(wiring.Component):
         word, final, cause = Signal(range(self.words)), Signal(), Signal(Cause)
         step, moves, response = Signal(), Signal(), Signal(2)
         m.d.comb += [
-            order.clear.eq(self.restart),
             final.eq(word == chunk.len_minus_1),
             moves.eq(order.o.valid & self.done.bit_select(tag, 1) & step),
             order.o.ready.eq(moves & final),
@@ -78,9 +72,6 @@ class ReadReturn(wiring.Component):
                          Value.cast(self.causes).word_select(tag, len(cause)))),
             response.eq(Mux(cause == Cause.NONE, OKAY, Mux(
                 (cause == Cause.UNSUPPORTED) | (cause == Cause.TIMEOUT), DECERR, SLVERR))),
-            self.error.valid.eq(self.released & (cause != Cause.NONE)),
-            self.error.cause.eq(cause),
-            self.error.address.eq(chunk.address),
         ]
         with m.If(moves):
             m.d.sync += word.eq(Mux(final, 0, word + 1))
@@ -102,6 +93,4 @@ class ReadReturn(wiring.Component):
             ]
             with m.If(owner == number):
                 m.d.comb += ready.eq(port.rready)
-        with m.If(self.restart):
-            m.d.sync += [valid.eq(0), word.eq(0)]
         return m

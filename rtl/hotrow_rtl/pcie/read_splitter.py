@@ -61,8 +61,6 @@ class ReadSplitter(wiring.Component):
     max_read_bytes : In(16)
         See `limit_mask`.
     chunks : Out(stream(read_chunk(buses)))
-    restart : In(1)
-        Drop the burst; the masters restart, too.
 
     Timing
     ------
@@ -75,7 +73,6 @@ class ReadSplitter(wiring.Component):
             **{f"bus_{number}": In(each) for number, each in enumerate(self.buses)},
             "max_read_bytes": In(16),
             "chunks": Out(stream.Signature(read_chunk(self.buses))),
-            "restart": In(1),
         })
 
     def elaborate(self, platform):
@@ -106,6 +103,4 @@ class ReadSplitter(wiring.Component):
         with m.Elif(out.ready):
             m.d.sync += [word.eq(word + room + 1), remaining.eq(remaining - room - 1),
                          busy.eq(~out.p.last)]
-        with m.If(self.restart):
-            m.d.sync += busy.eq(0)
         return m

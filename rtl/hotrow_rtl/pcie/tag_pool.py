@@ -31,16 +31,12 @@ class TagPool(wiring.Component):
         The reader has taken the data of a tag.
     in_flight : Out(TAGS)
         Tags of the link: others have no completion to come.
-    dropped : Out(TAGS)
-        Tags whose data is no longer wanted.
     done : Out(TAGS)
         Tags whose data has come, or whose time is over.
     late : Out(TAGS)
         Tags whose time is over.
     timeout : In(32)
         Cycles until a request is late: at least so many, at most twice as many. 0 waits for ever.
-    restart : In(1)
-        The reader gives up all tags.
 
     Timing
     ------
@@ -56,11 +52,9 @@ class TagPool(wiring.Component):
             "released": In(1),
             "released_tag": In(TAG_BITS),
             "in_flight": Out(count),
-            "dropped": Out(count),
             "done": Out(count),
             "late": Out(count),
             "timeout": In(32),
-            "restart": In(1),
         })
 
     def elaborate(self, platform):
@@ -88,20 +82,14 @@ class TagPool(wiring.Component):
             with m.If(tick & self.in_flight[tag]):
                 m.d.sync += age.eq(age + 1)
                 with m.If(age == 1):
-                    m.d.sync += self.dropped[tag].eq(1)
-                    with m.If(~self.dropped[tag]):
-                        m.d.sync += [self.late[tag].eq(1), self.done[tag].eq(1)]
+                    m.d.sync += [self.late[tag].eq(1), self.done[tag].eq(1)]
                 with m.If(age == 3):
                     m.d.sync += self.in_flight[tag].eq(0)
             with m.If(self.completed & (self.completed_tag == tag)):
                 m.d.sync += [self.in_flight[tag].eq(0), self.done[tag].eq(held[tag])]
             with m.If(self.released & (self.released_tag == tag)):
                 m.d.sync += [held[tag].eq(0), self.done[tag].eq(0)]
-            with m.If(self.restart):
-                m.d.sync += [held[tag].eq(0), self.done[tag].eq(0), self.late[tag].eq(0),
-                             self.dropped[tag].eq(1)]
             with m.If(taken & (self.tags.p == tag)):
-                m.d.sync += [age.eq(0), held[tag].eq(~self.restart), self.in_flight[tag].eq(1),
-                             self.done[tag].eq(0), self.late[tag].eq(0),
-                             self.dropped[tag].eq(self.restart)]
+                m.d.sync += [age.eq(0), held[tag].eq(1), self.in_flight[tag].eq(1),
+                             self.done[tag].eq(0), self.late[tag].eq(0)]
         return m

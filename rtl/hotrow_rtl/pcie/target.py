@@ -44,8 +44,6 @@ class Target(wiring.Component):
     completer : In(16)
         Bus, device and function number.
     bus : Out(AXI4Lite(address_width=address_width))
-    restart : In(1)
-        The registers restart: an access in flight ends with Completer Abort.
 
     Timing
     ------
@@ -59,7 +57,6 @@ class Target(wiring.Component):
             "completions": Out(stream.Signature(dword_beat())),
             "completer": In(16),
             "bus": Out(AXI4Lite(address_width=address_width)),
-            "restart": In(1),
         })
 
     def elaborate(self, platform):
@@ -154,7 +151,7 @@ class Target(wiring.Component):
                             m.next = "DROP"
             with m.State("WRITTEN"):
                 m.d.comb += bus.bready.eq(1)
-                with m.If(bus.bvalid | self.restart):
+                with m.If(bus.bvalid):
                     advance("WRITE")
                     with m.If(ended | final):
                         m.next = "DROP"
@@ -170,10 +167,8 @@ class Target(wiring.Component):
             with m.State("ANSWER"):
                 m.d.comb += bus.rready.eq(1)
                 m.d.sync += answers[number[:log2(LONGEST_READ)]].eq(bus.rdata)
-                with m.If(bus.rvalid | self.restart):
-                    with m.If(self.restart):
-                        m.d.sync += status.eq(CompletionStatus.ABORTED)
-                    with m.Elif(bus.rresp != OKAY):
+                with m.If(bus.rvalid):
+                    with m.If(bus.rresp != OKAY):
                         m.d.sync += status.eq(Mux(bus.rresp == DECERR,
                                                   CompletionStatus.UNSUPPORTED,
                                                   CompletionStatus.ABORTED))

@@ -56,10 +56,6 @@ class WriteCollector(wiring.Component):
     segments : Out(stream(segment(buses)))
     words : Out(stream(8 * bus_bytes))
         The bus words of all segments that are not empty.
-    queued : Out
-        Segments that wait.
-    restart : In(1)
-        Drop the rest of the burst; the masters restart, too. Words accepted before are written.
 
     Timing
     ------
@@ -74,8 +70,6 @@ class WriteCollector(wiring.Component):
             "max_payload_bytes": In(16),
             "segments": Out(stream.Signature(segment(self.buses))),
             "words": Out(stream.Signature(8 * self.bus_bytes)),
-            "queued": Out(range(SEGMENTS + 2)),
-            "restart": In(1),
         })
 
     def elaborate(self, platform):
@@ -100,7 +94,7 @@ class WriteCollector(wiring.Component):
         for number, port in enumerate(ports):
             m.d.comb += port.wready.eq(owner[number] & take)
         m.d.comb += [
-            given.eq(busy & ~self.restart & onehot_mux(owner, [port.wvalid for port in ports])),
+            given.eq(busy & onehot_mux(owner, [port.wvalid for port in ports])),
             strobes.eq(onehot_mux(owner, [port.wstrb for port in ports])),
             last.eq(onehot_mux(owner, [port.wlast for port in ports])),
             words.i.p.eq(onehot_mux(owner, [port.wdata for port in ports])),
@@ -119,7 +113,6 @@ class WriteCollector(wiring.Component):
 
         # The run: its first word and its double words so far.
         running, first = Signal(), Signal.like(out)
-        flushing = Signal()  # after a restart
         some = part.any()
         part_lanes = Cat(part.word_select(lane, DWORD).any() for lane in range(lanes))
         first_lane = (part_lanes & (~part_lanes + 1))[:lanes]
@@ -138,12 +131,10 @@ class WriteCollector(wiring.Component):
         m.d.comb += [
             words.i.valid.eq(stores & fits),
             take.eq(given & fits & (complete | ~some) & (~ends_run | ~some)),
-            segments.i.valid.eq(
-                given & fits & (ends_run | some & ~stays | ~some & last) | flushing),
-            self.queued.eq(segments.level),
+            segments.i.valid.eq(given & fits & (ends_run | some & ~stays | ~some & last)),
             out.master.eq(master),
             out.id.eq(axi_id),
-            out.ends.eq(last & complete & (~ends_run | ~some) & ~flushing),
+            out.ends.eq(last & complete & (~ends_run | ~some)),
         ]
         with m.If(running):
             m.d.comb += [out.word.eq(first.word), out.lane.eq(first.lane),
@@ -152,17 +143,15 @@ class WriteCollector(wiring.Component):
             m.d.comb += [
                 out.word.eq(word_address), out.lane.eq(onehot_mux(first_lane, range(lanes))),
                 out.first_strobes.eq(low), out.empty.eq(~some)]
-        with m.If(ends_run | flushing):
+        with m.If(ends_run):
             m.d.comb += [out.dwords.eq(first.dwords), out.last_strobes.eq(first.last_strobes)]
         with m.Else():
             m.d.comb += [out.dwords.eq(dwords), out.last_strobes.eq(high)]
-        running_next = ~(segments.i.valid & segments.i.ready) & (running | words.i.valid)
-        m.d.sync += running.eq(running_next)
+        m.d.sync += running.eq(
+            ~(segments.i.valid & segments.i.ready) & (running | words.i.valid))
         with m.If(words.i.valid):
             m.d.sync += first.eq(out)
-        with m.If(flushing):
-            m.d.sync += flushing.eq(~segments.i.ready)
-        with m.Elif(~busy):
+        with m.If(~busy):
             accepted = accept_address(m, arbiter, owner, ports, "aw", lambda number, port: [
                 word_address.eq(port.awaddr >> log2(bus_bytes)),
                 axi_id.eq(port.awid), master.eq(number)])
@@ -173,6 +162,4 @@ class WriteCollector(wiring.Component):
             m.d.sync += sent.eq(0)
         with m.Elif(words.i.valid):
             m.d.sync += sent.eq(sent | lowest)
-        with m.If(self.restart):
-            m.d.sync += [busy.eq(0), sent.eq(0), flushing.eq(running_next)]
         return m

@@ -20,10 +20,11 @@ class WriteRequester(wiring.Component):
     Attributes
     ----------
     bus_0, ... : In(AXI4Write)
-        An answer is always OKAY. It comes once the burst's last packet has been accepted.
+        An answer comes once the burst's last packet has been accepted. It is OKAY, or DECERR if one
+        was refused.
     requests : Out(stream(beat))
-    requester, max_payload_bytes, restart : In
-        See `WriteSender`, `WriteCollector`. Words accepted before a restart are written.
+    requester, master, max_payload_bytes : In
+        See `WriteSender`, `WriteCollector`.
 
     Timing
     ------
@@ -36,8 +37,8 @@ class WriteRequester(wiring.Component):
             **{f"bus_{number}": In(each) for number, each in enumerate(self.buses)},
             "requests": Out(stream.Signature(beat(8 * self.buses[0].bus_bytes))),
             "requester": In(16),
+            "master": In(1),
             "max_payload_bytes": In(16),
-            "restart": In(1),
         })
 
     def elaborate(self, platform):
@@ -57,9 +58,7 @@ class WriteRequester(wiring.Component):
         connect(m, sender.packets, flipped(self.requests))
         m.d.comb += [
             collector.max_payload_bytes.eq(self.max_payload_bytes),
-            collector.restart.eq(self.restart),
-            sender.queued.eq(collector.queued),
             sender.requester.eq(self.requester),
-            sender.restart.eq(self.restart),
+            sender.master.eq(self.master),
         ]
         return m

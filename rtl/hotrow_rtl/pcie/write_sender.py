@@ -5,16 +5,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import log2
-from ..memory.axi import OKAY
+from ..memory.axi import DECERR, OKAY
 from .layouts import DWORD, HEADER_DWORDS, Fmt, Type, address_fields, beat, request_header, swapped
-from .write_collector import SEGMENTS, segment
+from .write_collector import segment
 
 
 class WriteSender(wiring.Component):
     """Send each segment, and answer a burst once its last packet has been accepted.
 
     A posted write has no answer of its own. Later packets on the stream never pass it, so an answer
-    means that no later read, completion or interrupt passes the data.
+    means that no later read or completion passes the data. Without `master` a packet that has not
+    begun is refused: its words are dropped.
 
     Parameters
     ----------
@@ -25,17 +26,16 @@ class WriteSender(wiring.Component):
     segments : In(stream(segment(buses)))
     words : In(stream(width))
     requester : In(16)
+    master : In(1)
+        The card may send requests.
     packets : Out(stream(beat))
     bus_0, ... : In(AXI4Write)
         Only the answer channel is used.
-    queued : In
-        Segments that wait, the one at `segments` included.
-    restart : In(1)
-        Segments that wait are sent and not answered.
 
     Timing
     ------
-    Latency 1 cycle. A packet takes a cycle per beat: ceil((header + payload) / beat).
+    Latency 1 cycle. A packet takes a cycle per beat, ceil((header + payload) / beat), also where it
+    is refused. With `master` it holds until `ready`.
     """
 
     def __init__(self, buses):
@@ -44,10 +44,9 @@ class WriteSender(wiring.Component):
             "segments": In(stream.Signature(segment(self.buses))),
             "words": In(stream.Signature(8 * self.bus_bytes)),
             "requester": In(16),
+            "master": In(1),
             "packets": Out(stream.Signature(beat(8 * self.bus_bytes))),
             **{f"bus_{number}": In(each) for number, each in enumerate(self.buses)},
-            "queued": In(range(SEGMENTS + 2)),
-            "restart": In(1),
         })
 
     def elaborate(self, platform):
@@ -84,11 +83,6 @@ class WriteSender(wiring.Component):
             words.eq((given.p.lane + given.p.dwords + lanes - 1) >> log2(lanes)),
             given.ready.eq(~valid | done),
         ]
-        unanswered = Signal.like(self.queued)
-        with m.If(self.restart):
-            m.d.sync += [unanswered.eq(self.queued - (given.valid & given.ready)), job.ends.eq(0)]
-        with m.Elif(given.valid & given.ready & (unanswered != 0)):
-            m.d.sync += unanswered.eq(unanswered - 1)
         with m.If(given.ready):
             start = lag >> log2(lanes)
             m.d.sync += [
@@ -97,23 +91,26 @@ class WriteSender(wiring.Component):
                 job.last.eq((total - 1) >> log2(lanes)),
                 job.keep.eq(Mux(total[:log2(lanes)] == 0, (1 << lanes) - 1,
                                 (1 << total[:log2(lanes)]) - 1)),
-                job.ends.eq(given.p.ends & (unanswered == 0) & ~self.restart),
-                job.master.eq(given.p.master), job.id.eq(given.p.id)]
+                job.ends.eq(given.p.ends), job.master.eq(given.p.master), job.id.eq(given.p.id)]
 
         number, previous = Signal(beats), Signal(width)
         takes, final, free, moves = Signal(), Signal(), Signal(), Signal()
+        offered, refuses, refusing = Signal(), Signal(), Signal()
         m.d.comb += [
+            refuses.eq(~job.empty & Mux(number == 0, ~self.master, refusing)),
             takes.eq((number >= job.start) & (number < job.words_end)),
             final.eq(number == job.last),
-            out.valid.eq(valid & ~job.empty & (~takes | self.words.valid) & (~final | free)),
-            moves.eq(out.valid & out.ready),
+            offered.eq(valid & ~job.empty & (~takes | self.words.valid) & (~final | free)),
+            out.valid.eq(offered & ~refuses),
+            moves.eq(offered & (out.ready | refuses)),
             self.words.ready.eq(moves & takes),
             done.eq(Mux(job.empty, valid & free, moves & final)),
             out.p.last.eq(final),
             out.p.keep.eq(Mux(final, job.keep, (1 << lanes) - 1)),
         ]
         with m.If(moves):
-            m.d.sync += [number.eq(Mux(final, 0, number + 1)), previous.eq(self.words.p)]
+            m.d.sync += [number.eq(Mux(final, 0, number + 1)), previous.eq(self.words.p),
+                         refusing.eq(refuses)]
         payload, current = Signal(width), Signal(width)
         m.d.comb += current.eq(Mux(takes, self.words.p, 0))  # lanes without data hold, too
         with m.Switch(job.rotation):
@@ -132,17 +129,18 @@ class WriteSender(wiring.Component):
                     header_bits.word_select(place, 32))
 
         answered, owner, axi_id = Signal(), Signal.like(job.master), Signal.like(job.id)
-        accepted = Signal()
+        accepted, refused, response = Signal(), Signal(), Signal(2)  # `refused`: of the burst
         m.d.comb += free.eq(~answered | accepted)
         for idx in range(len(self.buses)):
             port = getattr(self, f"bus_{idx}")
             m.d.comb += [port.bvalid.eq(answered & (owner == idx)), port.bid.eq(axi_id),
-                         port.bresp.eq(OKAY)]
+                         port.bresp.eq(response)]
             with m.If(owner == idx):
                 m.d.comb += accepted.eq(answered & port.bready)
         with m.If(done):
-            m.d.sync += [answered.eq(job.ends & ~self.restart), owner.eq(job.master),
-                         axi_id.eq(job.id)]
-        with m.Elif(accepted | self.restart):
+            m.d.sync += [answered.eq(job.ends), owner.eq(job.master), axi_id.eq(job.id),
+                         response.eq(Mux(refused | refuses, DECERR, OKAY)),
+                         refused.eq((refused | refuses) & ~job.ends)]
+        with m.Elif(accepted):
             m.d.sync += answered.eq(0)
         return m

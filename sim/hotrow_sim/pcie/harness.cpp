@@ -40,6 +40,7 @@ class Card {
     }
     drive();
     top_.sink_ready = 1;
+    top_.bus_master = root.mastering();
     top_.clk = 0;
     top_.eval();
     if (top_.sink_valid && !top_.rst) accept();
@@ -111,7 +112,9 @@ API void hotrow_card_run(Card* card, uint64_t cycles) {
 }
 API uint64_t hotrow_card_cycles(const Card* card) { return card->cycles; }
 API uint64_t hotrow_card_interrupts(const Card* card) { return card->interrupts; }
-API void hotrow_card_master(Card* card, int on) { card->root.mastering = on != 0; }
+API void hotrow_card_master(Card* card, int on) {
+  card->root.master(on != 0, card->cycles);
+}
 API int hotrow_card_map(Card* card, uint64_t base, uint64_t size, uint8_t* host, int writable) {
   return card->root.map.map(base, size, host, writable != 0);
 }

@@ -21,6 +21,7 @@ namespace hotrow {
 
 constexpr uint32_t BOUNDARY = 64;        // bytes: a read is split into completions at multiples
 constexpr uint32_t MAX_PAYLOAD = 256;    // bytes of a packet, and of a read request
+constexpr uint64_t LEAVING = MAX_PAYLOAD / 8 + 8;  // cycles of the packets that entered the stream
 constexpr uint32_t MEMORY = 0, COMPLETION = 0b01010;  // types of packets
 constexpr uint32_t SHORT = 0, LONG = 1, DATA = 2;     // formats
 constexpr uint32_t UNSUPPORTED = 1;                   // status of a completion
@@ -36,8 +37,15 @@ class RootComplex {
       : latency_(latency), spread_(spread), random_(seed | 1) {}
 
   MemoryMap map;
-  bool mastering = false;  // else the card's reads are unsupported, and its writes are dropped
   std::vector<std::string> violations;
+
+  // Bus master enable, an input of the card. Without it no request begins, but for packets that had
+  // entered the stream: such reads are unsupported here, and such writes are dropped.
+  void master(bool on, uint64_t cycle) {
+    if (mastering_ && !on) cleared_ = cycle;
+    mastering_ = on;
+  }
+  bool mastering() const { return mastering_; }
 
   // Forget all packets.
   void reset() {
@@ -75,6 +83,8 @@ class RootComplex {
       return;
     }
     if (type != MEMORY) return violation("a packet of an unknown type", packet);
+    if (!mastering_ && cycle > cleared_ + LEAVING)
+      return violation("a request without bus master enable", packet);
     if (packet[1] >> 16 != CARD) violation("a wrong requester", packet);
     if (4 * length > MAX_PAYLOAD || length == 0) return violation("a packet too long", packet);
     const uint64_t address = format & LONG ? uint64_t(packet[2]) << 32 | packet[3] : packet[2];
@@ -112,7 +122,7 @@ class RootComplex {
 
   void write(uint64_t address, const uint32_t* data, uint32_t length, uint32_t first,
              uint32_t last) {
-    if (!mastering) return;
+    if (!mastering_) return;
     std::vector<uint8_t> octets(4 * length);
     for (uint32_t i = 0; i < length; ++i) {
       const uint32_t value = swapped(data[i]);
@@ -139,7 +149,7 @@ class RootComplex {
     const uint32_t size = 4 * length;
     Read made{tag, cycle + latency_ + (spread_ ? next() % (spread_ + 1) : 0), {}};
     std::vector<uint8_t> octets(size);
-    if (!mastering || map.read(address, size, octets.data()) != OKAY) {
+    if (!mastering_ || map.read(address, size, octets.data()) != OKAY) {
       made.completions.push_back({header(SHORT, COMPLETION, 0),
                                   UNSUPPORTED << 13 | (size & 0xFFF), completer(tag, address)});
     } else {
@@ -185,6 +195,8 @@ class RootComplex {
   bool chance() { return next() & 1; }
 
   const uint32_t latency_, spread_;
+  bool mastering_ = false;
+  uint64_t cleared_ = 0;  // in which cycle
   uint64_t random_;
   std::vector<Read> reads_;
   std::deque<Packet> to_card_;

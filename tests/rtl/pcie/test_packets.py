@@ -8,12 +8,12 @@ pytest.importorskip("cocotbext.pcie", reason="cocotbext-pcie is not installed")
 
 from cocotbext.pcie.core.tlp import CplStatus, TlpType
 
-from tests.rtl.pcie.test_bridge import TIMEOUT, bench
+from tests.rtl.pcie.test_bridge import TIMEOUT, WIDTHS, bench
 from tests.support.pcie.damage import DAMAGES
 from tests.support.pcie.root_complex import CARD, HOST, HostRequest, RawPacket
 
 pytestmark = pytest.mark.slow
-WIDTHS = [16, 8]  # bytes
+
 MEMORY, LOCKED_READ, COMPLETIONS = 0b00000, 0b00001, (0b01010, 0b01011)
 # Format and type of the requests that are not posted, without reads of memory; source: PCI Express
 # Base Specification, table 2-3.

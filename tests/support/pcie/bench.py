@@ -4,14 +4,16 @@ from collections import deque
 
 import numpy as np
 from hotrow_rtl.config import log2
-from hotrow_rtl.memory.axi import BURST_INCR, AXI4Read, AXI4Write
+from hotrow_rtl.memory.axi import BURST_INCR, DECERR, OKAY, AXI4Read, AXI4Write
 from hotrow_rtl.pcie.bridge import Bridge
+from hotrow_rtl.pcie.layouts import Type
 
 from ..units.pins import PinnedUnit
 from .root_complex import CARD
 
 REGISTER_BITS = 12
 TIMEOUT = 600  # cycles
+IN_ARBITER = 2  # packets that it may have accepted before
 FRAMING = 8  # bytes of the link in addition to a packet
 
 
@@ -33,14 +35,31 @@ class Stall:
         return self.share > 0 and self.rng.random() < self.share
 
 
+class Mastering:
+    """Bus master enable, and the last cycle in which it was low."""
+
+    def __init__(self, unit):
+        self.unit, self.on, self.cycle, self.low_at = unit, True, 0, -1
+
+    def drive(self):
+        self.unit.set("master", self.on)
+
+    def sample(self):
+        if not self.on:
+            self.low_at = self.cycle
+        self.cycle += 1
+
+
 class ReadMaster:
     """Sends bursts and checks the words, the response and the order of the answers.
 
-    `expect(address, size)` returns the data and the response of each word of a burst.
+    `expect(address, size)` returns the data and the response of each word of a burst. The response
+    may be DECERR as well if `mastering` was low since the burst was accepted.
     """
 
-    def __init__(self, unit, number, bus_bytes, expect, stall):
+    def __init__(self, unit, number, bus_bytes, expect, stall, mastering):
         self.unit, self.bus_bytes, self.expect, self.stall = unit, bus_bytes, expect, stall
+        self.mastering, self.refused = mastering, 0
         self.name, self.bursts, self.owed, self.words = f"read_{number}", deque(), deque(), 0
         self._held = None
         unit.set(f"{self.name}_arsize", log2(bus_bytes))
@@ -71,7 +90,10 @@ class ReadMaster:
         assert self.owed, f"{name}: a word that no burst asked for"
         if self._ready:
             found = tuple(unit.get(f"{name}_{field}") for field in ("rid", "rlast", "rresp"))
-            identity, last, response, data, address = self.owed.popleft()
+            identity, last, response, data, address, cycle = self.owed.popleft()
+            if found[2] == DECERR != response and self.mastering.low_at >= cycle:
+                response = DECERR
+                self.refused += 1
             assert found == (identity, last, response), (
                 f"{name}: id, last, response {found}, not {(identity, last, response)}, of the "
                 f"word at {address:#x}")
@@ -84,21 +106,24 @@ class ReadMaster:
             at = word * self.bus_bytes
             self.owed.append((identity, int(word == words - 1), responses[word],
                               int.from_bytes(octets[at:at + self.bus_bytes], "little"),
-                              address + at))
-
-    def restart(self):
-        self.bursts.clear()
-        self.owed.clear()
-        self._held = None
+                              address + at, self.mastering.cycle - 1))
 
 
 class WriteMaster:
-    """Sends bursts of (address, octets, strobes, id); `answered` counts the answers."""
+    """Sends bursts of (address, octets, strobes, id).
 
-    def __init__(self, unit, number, bus_bytes, stall):
-        self.unit, self.bus_bytes, self.stall = unit, bus_bytes, stall
+    Attributes
+    ----------
+    accepted : list
+        Bursts.
+    responses : list of int
+        Of the first of them. DECERR is right only if `mastering` was low in the meantime.
+    """
+
+    def __init__(self, unit, number, bus_bytes, stall, mastering):
+        self.unit, self.bus_bytes, self.stall, self.mastering = unit, bus_bytes, stall, mastering
         self.name, self.addresses, self.words, self.owed = f"write_{number}", deque(), deque(), []
-        self.accepted, self.answered = [], 0
+        self.accepted, self.responses = [], []
         self._held_address = self._held_word = False
         unit.set(f"{self.name}_awsize", log2(bus_bytes))
         unit.set(f"{self.name}_awburst", BURST_INCR)
@@ -141,22 +166,19 @@ class WriteMaster:
         if self._address and not self._held_address:
             burst = self.addresses.popleft()
             self.accepted.append(burst)
-            self.owed.append(burst[3])
+            self.owed.append((burst[3], self.mastering.cycle - 1))
         self._held_word = self._word and not unit.get(f"{name}_wready")
         if self._word and not self._held_word:
             self.words.popleft()
         if unit.get(f"{name}_bvalid"):
             assert self.owed, f"{name}: an answer that no burst asked for"
             if self._ready:
-                assert unit.get(f"{name}_bid") == self.owed.pop(0) and \
-                    not unit.get(f"{name}_bresp"), name
-                self.answered += 1
-
-    def restart(self):
-        self.addresses.clear()
-        self.words.clear()
-        self.owed.clear()
-        self._held_address = self._held_word = False
+                identity, cycle = self.owed.pop(0)
+                response = unit.get(f"{name}_bresp")
+                assert unit.get(f"{name}_bid") == identity, name
+                assert response == OKAY or (
+                    response == DECERR and self.mastering.low_at >= cycle), f"{name}: {response}"
+                self.responses.append(response)
 
 
 class Registers:
@@ -168,9 +190,6 @@ class Registers:
     def __init__(self, unit, stall, answered):
         self.unit, self.stall, self.answered = unit, stall, answered
         self.values = np.zeros(1 << REGISTER_BITS - 2, np.uint32)
-        self.restart()
-
-    def restart(self):
         self._read = self._address = self._data = None
         self._response = self._open = False
 
@@ -224,8 +243,9 @@ class Link:
         words.
     """
 
-    def __init__(self, unit, bus_bytes, root, stall, pace=0.0):
+    def __init__(self, unit, bus_bytes, root, stall, mastering, pace=0.0):
         self.unit, self.bus_bytes, self.root, self.stall = unit, bus_bytes, root, stall
+        self.mastering, self._in_arbiter = mastering, IN_ARBITER
         self.cycle, self.pace, self.enables, self.padded = 0, pace, 0, False
         self._packet, self._beats, self._held, self._free_at = b"", deque(), False, 0.0
 
@@ -267,11 +287,16 @@ class Link:
                 width + self.bus_bytes // 4)
             count = keep.bit_length()
             assert keep == (1 << count) - 1 and (last or count == self.bus_bytes // 4), "keep"
+            if not self._packet and value >> 24 & 0x1F == Type.MEMORY and not self.mastering.on:
+                self._in_arbiter -= 1
+                assert self._in_arbiter >= 0, "a request without bus master enable"
             for dword in range(count):
                 self._packet += (value >> 32 * dword & 0xFFFFFFFF).to_bytes(4, "big")
             if last:
                 self.root.receive(self._packet, self.cycle)
                 self._packet = b""
+        if self.mastering.on:
+            self._in_arbiter = IN_ARBITER
         self.cycle += 1
 
 
@@ -296,18 +321,19 @@ class BridgeBench:
         self.unit, self.root, self.rng = PinnedUnit(bridge, bus_bytes), root, rng
         unit, stall = self.unit, Stall(rng, stalls)
         for name, value in (("identity", int(CARD)), ("max_read_bytes", root.max_read),
-                            ("max_payload_bytes", root.max_payload), ("credits", 0b1111),
-                            ("timeout", timeout), ("msi_enable", 1),
-                            ("msi_address", root.message_address), ("msi_data", 0x4D51)):
+                            ("max_payload_bytes", root.max_payload), ("timeout", timeout)):
             unit.set(name, value)
         for _ in range(4):
             unit.step(reset=1)
-        self.readers = [ReadMaster(unit, number, bus_bytes, expect, stall) for number in range(2)]
-        self.writers = [WriteMaster(unit, number, bus_bytes, stall) for number in range(2)]
-        self.link = Link(unit, bus_bytes, root, stall, pace)
+        self.mastering = mastering = Mastering(unit)
+        self.readers = [ReadMaster(unit, number, bus_bytes, expect, stall, mastering)
+                        for number in range(2)]
+        self.writers = [WriteMaster(unit, number, bus_bytes, stall, mastering)
+                        for number in range(2)]
+        self.link = Link(unit, bus_bytes, root, stall, mastering, pace)
         self.registers = Registers(unit, stall, lambda: sum(
-            writer.answered for writer in self.writers))
-        self.agents = [*self.readers, *self.writers, self.registers, self.link]
+            len(writer.responses) for writer in self.writers))
+        self.agents = [mastering, *self.readers, *self.writers, self.registers, self.link]
 
     def step(self):
         """Run a cycle."""
@@ -316,21 +342,6 @@ class BridgeBench:
         self.unit.step()
         for agent in self.agents:
             agent.sample()
-
-    def restart(self):
-        """Restart the masters and the registers in the midst of whatever they do."""
-        self.unit.set("restart", 1)
-        for agent in self.agents:
-            agent.drive()
-        for name in [name for name in self.unit.places if name.endswith(
-                ("arvalid", "awvalid", "_wvalid", "registers_rvalid", "registers_bvalid"))]:
-            if not name.startswith("registers_a") and not name.startswith("registers_w"):
-                self.unit.set(name, 0)
-        self.unit.step()
-        self.unit.set("restart", 0)
-        self.link.sample()
-        for agent in (*self.readers, *self.writers, self.registers):
-            agent.restart()
 
     def idle(self):
         return (all(master.idle() for master in (*self.readers, *self.writers))

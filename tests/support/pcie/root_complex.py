@@ -75,8 +75,6 @@ class RootComplex:
     memory : uint8[MEMORY]
     writes : list of (int, bytes, int, int)
         Address, payload, byte enables of the first and the last double word.
-    messages : list of (int, int)
-        Interrupts: data, and how many writes came before. Writes to `message_address` are these.
     packets : int
         In both directions.
     in_flight : int
@@ -97,11 +95,10 @@ class RootComplex:
     strays: float = 0
     damage: float = 0
     damages: tuple = tuple(DAMAGES)
-    message_address: int = 0
 
     def __post_init__(self):
         self.memory = self.rng.integers(0, 256, MEMORY, np.uint8)
-        self.writes, self.messages, self.packets, self.in_flight = [], [], 0, 0
+        self.writes, self.packets, self.in_flight = [], 0, 0
         self.asked = {}  # by tag: parts that the card still expects
         self.parts = {}  # by tag: (cycle, parts) still to be sent
         self.requests, self.expected = deque(), deque()
@@ -132,9 +129,6 @@ class RootComplex:
 
     def _write(self, tlp):
         assert 4 * tlp.length <= self.max_payload, f"more than the largest payload: {tlp!r}"
-        if self.message_address and tlp.address == self.message_address:
-            self.messages.append((int.from_bytes(tlp.data, "little"), len(self.writes)))
-            return
         self.writes.append((tlp.address, bytes(tlp.data), tlp.first_be, tlp.last_be))
         for idx, octet in enumerate(tlp.data):
             strobes = tlp.first_be if idx < 4 else (

@@ -1,4 +1,4 @@
-"""Random sessions of the bridge: reads, writes, registers, interrupts, faults and restarts.
+"""Random sessions of the bridge: reads, writes, registers, faults, bus master enable.
 
     python -m tests.support.pcie.session --packets 1000000 --seed 1
 """
@@ -10,7 +10,6 @@ from itertools import count
 import numpy as np
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 from hotrow_rtl.memory.axi import DECERR, OKAY, SLVERR
-from hotrow_rtl.pcie.layouts import Cause, Error
 from hotrow_rtl.pcie.target import LONGEST_READ
 from hotrow_sim.golden.pcie.requests import write_requests
 
@@ -31,8 +30,14 @@ READ_SPACE, WRITE_SPACE = MEMORY // 2, MEMORY // 4  # bytes: of all readers, of 
 PAGE = 4096
 RESPONSES = {None: OKAY, "unsupported": DECERR, "aborted": SLVERR, "poisoned": SLVERR,
              "lost": DECERR, "late": DECERR}
-CAUSES = {"unsupported": Cause.UNSUPPORTED, "aborted": Cause.ABORTED, "poisoned": Cause.POISONED,
-          "lost": Cause.TIMEOUT, "late": Cause.TIMEOUT}
+# What a session draws; `silent`: requests are lost or late, each of which takes a time-out;
+# `ending`: of the packets to the card; `clears`: share of cycles in which bus master enable goes.
+STATES = {
+    "max_payload": (128, 256, 512), "max_read": (128, 256, 512), "boundary": (64, 128),
+    "spread": (0, 40, 200), "splits": (0, 0.5, 1), "strays": (0, 0.02), "damage": (0, 0.3),
+    "stalls": (0, 0.1, 0.4), "clears": (0, 0.002, 0.02), "silent": (False, False, False, True),
+    "ending": ("exact", "all enabled", "padded")}
+RETURNS = 0.02  # share of cycles in which bus master enable comes back
 FIRST_STROBES, LAST_STROBES = (0xF, 0xE, 0xC, 0x8), (0xF, 0x7, 0x3, 0x1)
 REGISTERS = 1 << REGISTER_BITS - 2
 FREE_REGISTER = 3  # the first one without a meaning in `bench.Registers`
@@ -50,64 +55,42 @@ class Session:
     def __init__(self, seed, bus_bytes):
         self.rng = rng = np.random.default_rng(seed)
         self.bus_bytes, self.label = bus_bytes, f"seed {seed}, {bus_bytes} bytes"
-        silent = seed % 4 == 3  # requests are lost or late, each of which takes a time-out
+        self.state = state = {name: values[int(rng.integers(0, len(values)))]
+                              for name, values in STATES.items()}
         blocks = rng.permutation(READ_SPACE // FAULT_BLOCK)
-        kinds = FAULTS if silent else FAULTS[:3]
-        timeout = 1500 if silent else 20_000
+        kinds = FAULTS if state["silent"] else FAULTS[:3]
+        timeout = 1500 if state["silent"] else 20_000
+        drawn = ("max_payload", "max_read", "boundary", "spread", "splits", "strays", "damage")
         self.root = root = RootComplex(
-            rng, max_payload=int(rng.choice([128, 256, 512])),
-            max_read=int(rng.choice([128, 256, 512])), boundary=int(rng.choice([64, 128])),
-            latency=int(rng.integers(1, 60)), spread=int(rng.choice([0, 40, 200])),
-            splits=float(rng.choice([0, 0.5, 1])), lateness=int(2.2 * timeout),
+            rng, latency=int(rng.integers(1, 60)), lateness=int(2.2 * timeout),
             faults={int(blocks[idx]): kind for idx, kind in enumerate(kinds)},
-            strays=float(rng.choice([0, 0.02])), damage=float(rng.choice([0, 0.3])),
-            message_address=int(rng.choice([0xFEE0_0000, 0x12_FEE0_0000])))
+            **{name: state[name] for name in drawn})
         self.bench = BridgeBench(bus_bytes, root, rng, self._expected,
-                                 stalls=float(rng.choice([0, 0.1, 0.4])), timeout=timeout)
+                                 stalls=state["stalls"], timeout=timeout)
         self.bench.registers.answered = self._snapshot
-        if seed % 3 == 0:  # as the hard block may do on 128 bits
+        if state["ending"] == "all enabled":
             self.bench.link.enables = (1 << bus_bytes // 4) - 1
             root.damages = UNDEFINED_ENABLES
-        self.bench.link.padded = seed % 3 == 1
-        self._snapshots, self._ends = [], [[0], [0]]
+        self.bench.link.padded = state["ending"] == "padded"
         self._model = np.zeros(REGISTERS, np.uint32)
-        self._interrupt = None  # (messages before, writes that it must not pass)
-        self._raised = 0
+        self._begin()
 
-    def run(self, steps, restarts=True):
+    def run(self, steps):
         """Some rounds of traffic; returns the packets."""
         for _ in range(steps):
             self._traffic()
-            if restarts and self.rng.random() < 0.15:
-                for _ in range(int(self.rng.integers(1, 300))):
-                    self._step()
-                self._restart()
-                self._traffic()
             start = self.bench.link.cycle
-            while not self.bench.idle() or self._interrupt:
+            while not self.bench.idle():
                 self._step()
                 assert self.bench.link.cycle - start < 200_000, f"{self.label}: no end"
             self._finish()
         return self.root.packets
 
     def _step(self):
-        unit, root = self.bench.unit, self.root
+        mastering, clears = self.bench.mastering, self.state["clears"]
+        if clears and self.rng.random() < (clears if mastering.on else RETURNS):
+            mastering.on = not mastering.on
         self.bench.step()
-        for writer, ends in zip(self.bench.writers, self._ends, strict=True):
-            while len(ends) <= len(writer.accepted):
-                address, octets, strobes, _ = writer.accepted[len(ends) - 1]
-                ends.append(ends[-1] + len(write_requests(
-                    address, octets, strobes, self.bus_bytes, root.max_payload)))
-        if self._interrupt and len(root.messages) > self._interrupt[0]:
-            (value, _), (_, needed) = root.messages[-1], self._interrupt
-            assert value == 0x4D51 and self._received() >= needed, (
-                f"{self.label}: an interrupt passed a write")
-            self._interrupt = None
-            unit.set("interrupt", 0)
-        elif not self._interrupt and self._raised and unit.get("sent_valid"):
-            self._raised -= 1
-            self._interrupt = len(root.messages), self._needed(self._answered())
-            unit.set("interrupt", 1)
 
     def _traffic(self):
         rng, bus_bytes = self.rng, self.bus_bytes
@@ -124,7 +107,6 @@ class Session:
                     self._strobes(words * bus_bytes), int(rng.integers(0, 8)))
         for _ in range(int(rng.integers(0, 12))):
             self._host_request()
-        self._raised = int(rng.integers(0, 4))
 
     def _base(self):
         return int(self.rng.choice(BASES))
@@ -160,20 +142,25 @@ class Session:
             RESPONSES[self.root.faults.get(int(at) // FAULT_BLOCK)]
             for at in where[::self.bus_bytes]]
 
-    def _answered(self):
-        return [writer.answered for writer in self.bench.writers]
-
-    def _needed(self, answered):
-        """Packets of the bursts answered."""
-        return sum(ends[number] for ends, number in zip(self._ends, answered, strict=True))
+    def _requests(self, burst):
+        """The memory writes of a burst."""
+        address, octets, strobes, _ = burst
+        return [(write.address, write.payload, write.first_strobes, write.last_strobes)
+                for write in write_requests(address, octets, strobes, self.bus_bytes,
+                                            self.root.max_payload)]
 
     def _received(self):
         return len(self.root.writes) - self._before
 
-    _before = 0
-
     def _snapshot(self):
-        self._snapshots.append(self._needed(self._answered()))
+        """Note how many packets the bursts have that were answered with OKAY so far."""
+        for number, writer in enumerate(self.bench.writers):
+            bursts, packets = self._sent[number]
+            packets += sum(len(self._requests(burst)) for burst, response in zip(
+                writer.accepted[bursts:], writer.responses[bursts:], strict=False)
+                if response == OKAY)
+            self._sent[number] = len(writer.responses), packets
+        self._snapshots.append(sum(packets for _, packets in self._sent))
         return len(self._snapshots) - 1
 
     def _host_request(self):
@@ -251,47 +238,30 @@ class Session:
                 if strobes >> lane & 1:
                     assert answer.data[4 * idx + lane] == int(values[idx]) >> 8 * lane & 0xFF, what
 
-    def _restart(self):
-        """Restart while anything is in flight, and count from zero."""
-        self._raised = 0
-        while self.root.expected or self.root.requests or self._interrupt:
-            self._step()
-        for _ in range(300):  # posted accesses end: the model of the registers knows no cut
-            self._step()
-        self.bench.restart()
-        for _ in range(3000 // self.bus_bytes):  # what was accepted before is sent
-            self.bench.step()
-        self._begin()
-
     def _begin(self):
-        self._before, self._snapshots, self._ends = len(self.root.writes), [], [[0], [0]]
+        self._before, self._snapshots = len(self.root.writes), []
+        self._sent = [(0, 0), (0, 0)]  # of each writer: bursts answered, packets of the sound ones
         for writer in self.bench.writers:
             writer.accepted.clear()
-            writer.answered = 0
+            writer.responses.clear()
 
     def _finish(self):
-        """Compare all writes since the last restart with the golden model."""
+        """Compare the writes and the registers with the golden model."""
         for _ in range(200):
             self.bench.step()
         found = self.root.writes[self._before:]
         for number, writer in enumerate(self.bench.writers):
             own = [write for write in found
                    if (write[0] % MEMORY - READ_SPACE) // WRITE_SPACE == number]
-            right = [(write.address, write.payload, write.first_strobes, write.last_strobes)
-                     for address, octets, strobes, _ in writer.accepted
-                     for write in write_requests(address, octets, strobes, self.bus_bytes,
-                                                 self.root.max_payload)]
-            assert own == right, f"{self.label}: writer {number}: {len(own)} of {len(right)} writes"
+            for burst, response in zip(writer.accepted, writer.responses, strict=True):
+                requests = self._requests(burst)
+                sent = [own.pop(0) for request in requests if own[:1] == [request]]
+                assert (sent == requests) == (response == OKAY), (
+                    f"{self.label}: writer {number}: {len(sent)} of {len(requests)} writes, "
+                    f"response {response}")
+            assert not own, f"{self.label}: writer {number}: {len(own)} writes more"
         assert np.array_equal(self.bench.registers.values, self._model), (
             f"{self.label}: registers {np.flatnonzero(self.bench.registers.values != self._model)}")
-        unit = self.bench.unit
-        error = Error.from_bits(unit.get("error"))
-        if error.valid:
-            fault = self.root.faults[error.address % MEMORY // FAULT_BLOCK]
-            assert error.cause == CAUSES[fault], f"{self.label}: {fault}, not {error.cause}"
-        unit.set("clear_error", 1)
-        self.bench.step()
-        unit.set("clear_error", 0)
         self._begin()
 
 
