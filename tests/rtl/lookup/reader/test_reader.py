@@ -118,8 +118,9 @@ def test_jagged_batches_with_stalls(flags, gaps, pauses):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [JAGGED, JAGGED | FEATURE_MAJOR, BatchFlag(0), FEATURE_MAJOR],
-                         ids=str)
+@pytest.mark.parametrize("flags", [
+    JAGGED | FEATURE_MAJOR, BatchFlag(0),
+    *(pytest.param(flags, marks=pytest.mark.long) for flags in (JAGGED, FEATURE_MAJOR))], ids=str)
 def test_as_many_samples_as_fit(flags):
     bags = TINY.batch_samples * 3
     batches = [Batch(TINY, flags, TINY.batch_samples, 3,
