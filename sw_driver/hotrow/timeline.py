@@ -14,6 +14,7 @@ from .contract.errors import Error
 from .contract.generated import QUEUES, Opcode, Status
 from .device import Device
 from .queues.futures import Completion
+from .system.files import replaced
 
 LOOKUP, MOVE, LINK, TRAINER = "lookup queue", "move queue", "link", "trainer"
 LANES = (LOOKUP, MOVE, LINK, TRAINER)
@@ -48,8 +49,9 @@ class Slices:
 
     def write(self, path: str | Path) -> None:
         """Write the trace."""
-        Path(path).write_text(json.dumps(
-            {"displayTimeUnit": "ns", "traceEvents": self._events}, allow_nan=False))
+        with replaced(path) as file:
+            file.write(json.dumps({"displayTimeUnit": "ns", "traceEvents": self._events},
+                                  allow_nan=False).encode())
 
 
 class Timeline:

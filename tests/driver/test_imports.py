@@ -48,6 +48,7 @@ LEVELS = {
     ),
     "hotrow": (
         ("hotrow.contract",),
+        ("hotrow.system",),
         ("hotrow.kernels", "hotrow.memory"),
         ("hotrow.operands",),
         ("hotrow.ids", "hotrow.queues", "hotrow.tables", "hotrow.transports"),

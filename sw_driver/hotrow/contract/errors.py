@@ -14,6 +14,10 @@ class IntegerError(Error, TypeError):
     """What is no whole number, where one is expected."""
 
 
+class FileError(Error, OSError):
+    """A file that the system did not write; what it was before stays."""
+
+
 class TransportError(Error):
     """A transport that does not exist, cannot be opened, or fails while it is in use."""
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from struct import Struct
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..contract.errors import Error
+from ..system.files import replaced
 
 EVENT = np.dtype([("batch", "<i8"), ("id", "<u8"), ("row", "<i4"), ("kind", "<i4")])
 EXPIRED, ADMITTED = 0, 1
+_CHECKSUM = Struct("<5sI")
 _PART = 1 << 16  # events that are Python objects at a time
 
 
@@ -77,9 +82,38 @@ class EventLog:
         self.first = max(self.first, until)
 
     def save(self, path: str | Path) -> None:
-        """Write a NumPy file of the events."""
-        with open(path, "wb") as file:
-            np.save(file, self.events(self.first), allow_pickle=False)
+        """Write a NumPy file of the events and their checksum, in the place of an older file or
+        not at all; `load` reads it, as does `numpy.load`, which leaves the checksum out.
+
+        Raises
+        ------
+        FileError
+            The disk is full, for example.
+        """
+        content = io.BytesIO()
+        np.save(content, self.events(self.first), allow_pickle=False)
+        with replaced(path) as file:
+            file.write(content.getbuffer())
+            file.write(_CHECKSUM.pack(b"crc32", crc32(content.getbuffer())))
+
+    @staticmethod
+    def load(path: str | Path) -> NDArray[np.void]:
+        """The events that `save` wrote: EVENT[n].
+
+        Raises
+        ------
+        Error
+            There is no such file, or it is damaged.
+        """
+        try:
+            content = Path(path).read_bytes()
+            events = content[:-_CHECKSUM.size]
+            if content[-_CHECKSUM.size:] != _CHECKSUM.pack(b"crc32", crc32(events)):
+                raise ValueError("its checksum is wrong")
+            found: NDArray[np.void] = np.load(io.BytesIO(events), allow_pickle=False)
+            return found
+        except (OSError, ValueError, EOFError) as error:
+            raise Error(f"{path} is no log of ids ({error}): give it what save() wrote") from error
 
     @staticmethod
     def replay(events: NDArray[np.void],

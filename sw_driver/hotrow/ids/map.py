@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import BatchError, Error
 from ..operands.integers import listed, numbered, whole
+from ..system.files import replaced
 from .index import MOST_COUNT, ROW_BYTES, SKETCH_ROWS, Index
 from .initial import mixed
 from .log import ADMITTED, EXPIRED, Changes, EventLog, digest
@@ -345,8 +346,14 @@ class IdMap:
         return made
 
     def save(self, path: str | Path) -> None:
-        """Write a NumPy file (.npz) of the state."""
-        with open(path, "wb") as file:
+        """Write a NumPy file (.npz) of the state, in the place of an older file or not at all.
+
+        Raises
+        ------
+        FileError
+            The disk is full, for example.
+        """
+        with replaced(path) as file:
             np.savez(file, **self.state())  # type: ignore[arg-type]  # arrays by name
 
     @classmethod

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ...contract.errors import Error
+from ...system.files import replaced
 from ..features.bags import Bags
 
 
@@ -97,7 +98,8 @@ class TableChanges:
     removed: torch.Tensor
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tensors by their names, and `since` and `until`, to a file.
+        """Write the tensors by their names, and `since` and `until`, in the place of an older file
+        or not at all.
 
         Parameters
         ----------
@@ -109,6 +111,8 @@ class TableChanges:
         ------
         Error
             Another suffix, or safetensors is not installed.
+        FileError
+            The disk is full, for example.
         """
         tensors = {"ids": self.ids, "rows": self.rows, "weights": self.weights,
                    "removed": self.removed}
@@ -117,14 +121,17 @@ class TableChanges:
                 arrays: dict[str, Any] = {
                     name: (each.float() if each.dtype == torch.bfloat16 else each).numpy()
                     for name, each in tensors.items()}
-                np.savez(path, since=self.since, until=self.until, **arrays)
+                with replaced(path) as file:
+                    np.savez(file, since=self.since, until=self.until, **arrays)
             case ".safetensors":
                 try:
-                    from safetensors.torch import save_file
+                    from safetensors.torch import save
                 except ImportError as error:
                     raise Error("a .safetensors file needs safetensors: pip install safetensors, "
                                 "or save a .npz file") from error
-                save_file({name: each.contiguous() for name, each in tensors.items()}, path,
-                          {"since": str(self.since), "until": str(self.until)})
+                content = save({name: each.contiguous() for name, each in tensors.items()},
+                               {"since": str(self.since), "until": str(self.until)})
+                with replaced(path) as file:
+                    file.write(content)
             case suffix:
                 raise Error(f"changes are saved as .npz or .safetensors, not {suffix!r}")

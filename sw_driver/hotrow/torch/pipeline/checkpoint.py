@@ -11,6 +11,7 @@ from typing import IO, Any
 import torch
 
 from ...contract.errors import Error
+from ...system.files import replaced
 
 _FORMAT = 1
 
@@ -42,31 +43,23 @@ class Checkpoint:
         """
         if "format" in parts:
             raise Error("a checkpoint has its own part 'format': give yours another name")
-        target = Path(os.path.realpath(self.path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                self._write(parts, file)
-                file.flush()
-                os.fsync(file.fileno())
-            self._read_again(parts, name)
-            os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask())
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        directory = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        with replaced(self.path) as file:
+            self._write(parts, file)
+            file.flush()
+            self._read_again(parts, file.name)
 
     def _write(self, parts: dict[str, Any], file: IO[bytes]) -> None:
         try:
             torch.save({"format": _FORMAT, **parts}, file)
         except (AttributeError, TypeError, pickle.PicklingError) as error:  # of what pickle refuses
             raise self._refused(parts, error) from error
+        except RuntimeError as error:  # of PyTorch, on top of one of the system
+            found: BaseException | None = error
+            while found is not None and not isinstance(found, OSError):
+                found = found.__cause__ or found.__context__
+            if found is None:
+                raise
+            raise found from error
 
     def _read_again(self, parts: dict[str, Any], name: str) -> None:
         """Raise Error if `load` would not take a file with these parts."""
@@ -145,15 +138,3 @@ def _summary(error: Exception) -> str:
         return f"it needs {found[1]}"
     return str(error).partition("\n")[0] or type(error).__name__
 
-
-def _umask() -> int:
-    """The umask of the process, from the system where that does not change it."""
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    except OSError:
-        pass
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
