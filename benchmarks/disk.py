@@ -1,14 +1,17 @@
 """Steps a second on a table that is larger than memory, beside others.
 
+    python -m benchmarks.disk fill --folder FOLDER
     python -m benchmarks.disk hotrow --folder FOLDER
     python -m benchmarks.disk bag --folder FOLDER
     python -m benchmarks.disk rocksdb --folder FOLDER
     python -m benchmarks.disk memory --folder FOLDER
     python -m benchmarks.disk disk --folder FOLDER
 
-`hotrow` is mode scratchpipe with the table on disk. `bag` is `nn.EmbeddingBag` on a file in mapped
-memory, `rocksdb` reads and writes the rows of a batch with `rocksdict`, `memory` is mode resident,
-and `disk` is the rate of reads of 4 KiB by 32 threads. Run the first three under a limit of memory:
+`fill` trains every row once, so that all are in the log: else rows that were never trained are
+drawn, and need no read. `hotrow` is mode scratchpipe with the table on disk. `bag` is
+`nn.EmbeddingBag` on a file in mapped memory, `rocksdb` reads and writes the rows of a batch with
+`rocksdict`, `memory` is mode resident, and `disk` is the rate of reads of 4 KiB by 32 threads. Run
+the first ones under a limit of memory:
 `--limit 640M` makes a group for it where this user may, else use `systemd-run --scope -p
 MemoryMax=640M`. Without one the system keeps the whole file in memory.
 """
@@ -129,6 +132,25 @@ def hotrow_disk(options):
     return figures | found | {"resident_bytes": _resident()}
 
 
+def fill(options, chunk=1 << 20):
+    """Append every row in an order that is not theirs, and commit."""
+    folder, begin = Path(options.folder) / "tables", time.perf_counter()
+    with HotEmbeddingBagCollection([_config(options, folder)], "cpu", "scratchpipe", "sgd", _LR,
+                                   seed=0) as collection:
+        rows, step = collection.store.groups[0].tables.disk, int(options.rows * 0.382) | 1
+        while gcd(step, options.rows) != 1:
+            step += 2
+        for first in range(0, options.rows, chunk):
+            flat = torch.arange(first, min(first + chunk, options.rows)) * step % options.rows
+            trained = rows.kind.allocate(len(flat))
+            trained.array.fill_(0.01)
+            rows.append(flat, trained)
+        collection.commit()
+        seconds = time.perf_counter() - begin
+        return {"rows_per_s": options.rows / seconds, "seconds": seconds,
+                **rows.store.figures()}
+
+
 def _resident():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
 
@@ -245,17 +267,13 @@ def _bytes(text):
 def main():
     """Print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    runs = {"hotrow": hotrow_disk, "bag": bag, "rocksdb": rocksdb, "memory": memory, "disk": disk}
+    runs = {"fill": fill, "hotrow": hotrow_disk, "bag": bag, "rocksdb": rocksdb, "memory": memory, "disk": disk}
     parser.add_argument("what", choices=runs)
     parser.add_argument("--folder", required=True, help="of the files, which stay there")
-    parser.add_argument("--rows", type=int, default=1 << 26)
-    parser.add_argument("--dim", type=int, default=16)
-    parser.add_argument("--slope", type=float, default=1.0)
-    parser.add_argument("--samples", type=int, default=512)
-    parser.add_argument("--features", type=int, default=26)
-    parser.add_argument("--slots", type=int, default=1 << 20)
-    parser.add_argument("--depth", type=int, default=4)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--slope", type=float, default=1.0, help="of Zipf's law")
+    for name, number in (("rows", 1 << 26), ("dim", 16), ("samples", 512), ("features", 26),
+                         ("slots", 1 << 20), ("depth", 4), ("workers", 1)):
+        parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
     parser.add_argument("--limit", type=_bytes, help="memory of the process, such as 640M")
     parser.add_argument("--warm-up", type=float, default=60, help="seconds")
