@@ -267,7 +267,8 @@ def _bytes(text):
 def main():
     """Print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    runs = {"fill": fill, "hotrow": hotrow_disk, "bag": bag, "rocksdb": rocksdb, "memory": memory, "disk": disk}
+    runs = {"fill": fill, "hotrow": hotrow_disk, "bag": bag, "rocksdb": rocksdb,
+            "memory": memory, "disk": disk}
     parser.add_argument("what", choices=runs)
     parser.add_argument("--folder", required=True, help="of the files, which stay there")
     parser.add_argument("--slope", type=float, default=1.0, help="of Zipf's law")

@@ -2,8 +2,10 @@
 
 from .bases import FileBase, TensorBase
 from .commits import Commit
+from .memory import MemoryPlan, plan_memory
 from .reader import Reader, open
 from .store import Store
 from .table import Table
 
-__all__ = ["Commit", "FileBase", "Reader", "Store", "Table", "TensorBase", "open"]
+__all__ = ["Commit", "FileBase", "MemoryPlan", "Reader", "Store", "Table", "TensorBase", "open",
+           "plan_memory"]

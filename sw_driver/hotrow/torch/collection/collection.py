@@ -183,14 +183,15 @@ class HotEmbeddingBagCollection(nn.Module):
         check_fits(self.tables, rule, device, preset, share)
         with ExitStack() as undo:
             here = groups or self._make_groups(rule)
-            disk = self._open_disk(here, rule, seed)
+            disk = self._open_disk(here, rule, seed, depth)
             if disk is not None:
                 undo.callback(disk.close)
             self.layout = self._make_layout(here, bounds_check_mode, is_weighted)
             self.store = self._make_store(open_store(
                 here, rule, memory, device, mode, preset, policy, admission, cold,
                 cache_load_factor, share, depth=depth, look_ahead=look_ahead, workers=workers,
-                before=before))
+                before=before,
+                slots=None if disk is None or disk.plan is None else disk.plan.slots))
             undo.callback(self.store.close)
             self.contents = self._make_contents(here)
             self.id_maps = self._make_id_maps(seed, rule) if mapped else None
@@ -224,12 +225,16 @@ class HotEmbeddingBagCollection(nn.Module):
         """Tables in this process's memory."""
         return group_tables(self.tables, rule, whole=self.mode == "resident")
 
-    def _open_disk(self, groups: Sequence[TableGroup], rule: Rule, seed: int | None) -> Disk | None:
+    def _open_disk(self, groups: Sequence[TableGroup], rule: Rule, seed: int | None,
+                   depth: int) -> Disk | None:
         """The store of tables on disk; None without one."""
         there = [group for group in groups if group.configs[0].path is not None]
         if not there:
             return None
-        return Disk(there, rule, drawn_seed() if seed is None else seed)
+        if self.mode == "resident" and any(config.memory for config in self.tables):
+            raise Error("mode resident has whole tables in memory, whatever the limit: leave "
+                        "memory out, or take mode 'scratchpipe'")
+        return Disk(there, rule, drawn_seed() if seed is None else seed, depth)
 
     def _make_layout(self, groups: Sequence[TableGroup], bounds_check_mode: str,
                      is_weighted: bool) -> FeatureLayout:

@@ -13,6 +13,7 @@ from ...contract.errors import Error
 from ...ids import Expiry, LeastCount, Probability
 from ...ids.policies import check_policies
 from ...operands.integers import whole
+from ...tables.memory import memory_bytes
 from ..memory.rows import RowKind
 from ..memory.tables import EmbeddingTables, first_rows
 
@@ -50,6 +51,16 @@ class TableConfig:
         Folder of the tables on disk, one for all of a collection: the rows, the optimizer's state
         of each, and the ids of rows. A folder with tables keeps them; else it is made. By default
         the table is in memory.
+    base : sequence of path, optional
+        With `path`: files with the rows before any training, which are never written. With
+        `tensor` they are shards of a safetensors checkpoint, whose rows follow each other, else
+        one file of the format "hotrow table 1".
+    tensor : str, optional
+        Name of the tensor in each shard.
+    memory : int or str, optional
+        With `path`: limit in bytes, or such as "640MB", for the process with all tables of its
+        folder, by which `hotrow.tables.plan_memory` chooses the slots of a device that the
+        collection opens, and the part of the log in memory.
 
     Raises
     ------
@@ -66,6 +77,9 @@ class TableConfig:
     admission: LeastCount | Probability | None = None
     expiry: Expiry | None = None
     path: str | os.PathLike[str] | None = None
+    base: Sequence[str | os.PathLike[str]] = ()
+    tensor: str | None = None
+    memory: int | str | None = None
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -95,6 +109,23 @@ class TableConfig:
             if not isinstance(given, (str, bytes, os.PathLike)) or "\0" in os.fsdecode(given):
                 raise Error(f"table {self.name!r}: path is the name of a folder, not {given!r}")
             object.__setattr__(self, "path", os.fsdecode(given))
+        self._check_base()
+
+    def _check_base(self) -> None:
+        given = [self.base] if isinstance(self.base, (str, os.PathLike)) else list(self.base)
+        if not all(isinstance(each, (str, os.PathLike)) for each in given) or (
+                given and self.path is None) or (self.tensor is not None and not given) or (
+                len(given) > 1 and self.tensor is None):
+            raise Error(f"table {self.name!r}: expected base as the files of a table with a path: "
+                        f"shards with the name of their tensor, or one file of the format "
+                        f"'hotrow table 1' without, got base={self.base!r}, tensor="
+                        f"{self.tensor!r} and path={self.path!r}")
+        if self.memory is not None:
+            if self.path is None:
+                raise Error(f"table {self.name!r}: memory={self.memory!r} is for tables with a "
+                            f"path: leave it out")
+            object.__setattr__(self, "memory", memory_bytes(self.memory))
+        object.__setattr__(self, "base", tuple(os.fsdecode(each) for each in given))
 
     def _check_names(self) -> None:
         if not isinstance(self.name, str):
@@ -153,6 +184,10 @@ def check_tables(configs: Sequence[TableConfig]) -> None:
     if len(paths) > 1:
         raise Error(f"the tables on disk have the paths {', '.join(map(repr, paths.values()))}: "
                     f"give all of a collection one folder, so that one commit has all rows")
+    limits = {config.memory for config in configs if config.memory is not None}
+    if len(limits) > 1:
+        raise Error(f"the tables on disk have the limits of memory {sorted(limits, key=str)}: give "
+                    f"one, which is that of the process")
     unpooled = [config for config in configs if config.pooling == "none"]
     if unpooled and len(unpooled) < len(configs):
         raise Error(f"table {unpooled[0].name!r} is not pooled, and others are: make one "

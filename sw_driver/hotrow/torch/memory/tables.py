@@ -108,8 +108,8 @@ class EmbeddingTables:
     def table(self, number: int) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Views of one table: (weights [rows, dim], state or None)."""
         if not self.in_memory:
-            raise Error("a table on disk is not in memory as a whole: read rows of it with rows(), "
-                        "or all of them with hotrow.tables.open(path).export()")
+            raise Error("a table on disk is not in memory as a whole: look its rows up in eval(), "
+                        "or read those of a commit with hotrow.tables.open(path)")
         return self.rows.read(self._span(number))
 
     def device_arrays(self, number: int) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from ...contract.errors import Error
-from ...tables import Store, Table
-from ..features.configs import TableGroup
+from ...tables import FileBase, Store, Table, TensorBase, plan_memory
+from ..features.configs import TableConfig, TableGroup
 from ..memory.disk_rows import DiskRows
 from ..optim.rules import Rule
 
@@ -23,10 +23,14 @@ class Disk:
     rule : Rule
     seed : int
         Of rows that were never trained, of a store that is made.
+    depth : int
+        Batches on their way.
 
     Attributes
     ----------
     store : hotrow.tables.Store
+    plan : MemoryPlan or None
+        Where a table has a limit of memory.
 
     Raises
     ------
@@ -34,19 +38,29 @@ class Disk:
         As `hotrow.tables.Store`, or the folder cannot be made or read.
     """
 
-    def __init__(self, groups: Sequence[TableGroup], rule: Rule, seed: int) -> None:
+    def __init__(self, groups: Sequence[TableGroup], rule: Rule, seed: int, depth: int) -> None:
         self._groups, self._path = tuple(groups), str(groups[0].configs[0].path)
+        tables = [_table(group, local, rule, seed)
+                  for group in groups for local in range(len(group.configs))]
+        limit = next((config.memory for group in groups for config in group.configs
+                      if config.memory is not None), None)
+        self.plan = None if limit is None else plan_memory(limit, tables, depth=depth)
         try:
-            self.store = Store(self._path, [
-                _table(group, local, rule, seed)
-                for group in groups for local in range(len(group.configs))])
+            tail = 64 << 20 if self.plan is None else self.plan.tail
+            self.store = Store(self._path, tables, tail)
         except OSError as error:
             raise Error(f"the folder {self._path} of tables cannot be used ({error.strerror}): "
                         f"name a folder that this user may write") from error
+        kinds = self.parts().get("kinds", self._kinds)
+        if kinds != self._kinds:
+            self.store.close()
+            raise Error(f"the tables in {self._path} have the ids {kinds}, and {self._kinds} were "
+                        f"asked for: rows belong to their ids, so give the tables the same")
         for group in groups:
             group.tables.disk = DiskRows(
                 self.store, [config.name for config in group.configs],
-                group.tables.first.tolist(), group.kind, self.store.number > 0)
+                group.tables.first.tolist(), group.kind,
+                self.store.number > 0 or any(config.base for config in group.configs))
 
     @property
     def changed(self) -> bool:
@@ -71,7 +85,7 @@ class Disk:
     def commit(self, parts: dict[str, Any], keep: str | None = None) -> int:
         """Commit the appended rows with the parts beside them: the number of the commit."""
         file = io.BytesIO()
-        torch.save(parts, file)
+        torch.save({**parts, "kinds": self._kinds}, file)
         number = self.store.commit(file.getvalue(), keep=keep)
         for disk in self._rows:
             disk.changed = False
@@ -98,6 +112,11 @@ class Disk:
         self.store.close()
 
     @property
+    def _kinds(self) -> dict[str, str]:
+        """What the ids of each table are."""
+        return {config.name: config.ids for group in self._groups for config in group.configs}
+
+    @property
     def _rows(self) -> list[DiskRows]:
         return [group.tables.disk for group in self._groups if group.tables.disk is not None]
 
@@ -108,4 +127,10 @@ def _table(group: TableGroup, local: int, rule: Rule, seed: int) -> Table:
     return Table(
         config.name, config.num_embeddings, config.embedding_dim, seed + group.numbers[local],
         config.num_embeddings**-0.5, str(config.dtype).removeprefix("torch."), kind.state, columns,
-        kind.width, rule.initial if kind.state else 0.0, f"{rule.name}, ids={config.ids!r}")
+        kind.width, rule.initial if kind.state else 0.0, rule.name, _base(config))
+
+
+def _base(config: TableConfig) -> TensorBase | FileBase | None:
+    if config.tensor is not None:
+        return TensorBase(config.base, config.tensor)
+    return FileBase(config.base[0]) if config.base else None

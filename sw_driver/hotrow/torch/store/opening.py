@@ -26,7 +26,7 @@ _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
 def open_store(groups: Sequence[TableGroup], rule: Rule, memory: SlotMemory,
                device: Device | str | None, mode: str, preset: str | None, policy: str | None,
                admission: bool, cold: str, cache_load_factor: float | None, share: int,
-               workers: int | None = None, **stages: Any) -> Store:
+               workers: int | None = None, slots: int | None = None, **stages: Any) -> Store:
     """The store of a mode; a device that is given by its transport closes with the store.
 
     Parameters
@@ -40,6 +40,9 @@ def open_store(groups: Sequence[TableGroup], rule: Rule, memory: SlotMemory,
         As in `CachedStore`.
     workers : int, optional
         Likewise; by default `default_workers`.
+    slots : int, optional
+        Of a card in software that is opened; by default a part of the rows, within the memory at
+        hand.
     """
     _check(mode, device, cold, memory)
     if mode == "resident":
@@ -47,8 +50,8 @@ def open_store(groups: Sequence[TableGroup], rule: Rule, memory: SlotMemory,
     device = driver.DEFAULT_DEVICE if device is None else device
     owned = not isinstance(device, Device)
     if isinstance(device, str):
-        slots = {} if device != "cpu" or preset is not None else {"slots": _slots(groups)}
-        device = driver.open(device, preset, **slots)
+        card = {} if device != "cpu" or preset is not None else {"slots": slots or _slots(groups)}
+        device = driver.open(device, preset, **card)
     try:
         if cache_load_factor is not None:
             rows = sum(config.num_embeddings for group in groups for config in group.configs)

@@ -1,0 +1,121 @@
+"""How many slots, and how much of the log's end, fit into a limit of memory."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..contract.errors import Error
+from .table import Table, block_bytes, fitting
+
+SLOT_BYTES = 40  # of a slot beside its row: directory, map, grouping
+_FEWEST_SLOTS = 1 << 14
+_LEAST_TAIL = 16 << 20
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+          "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes of memory by their use; `str` of it is a line to print.
+
+    Parameters
+    ----------
+    limit : int
+    process : int
+        Of the process before the tables are opened.
+    index : int
+        Places of rows on disk.
+    buffers : int
+        Reads and rows on their way.
+    slots : int
+        Number of slots, a power of two.
+    slot_bytes : int
+        Of all slots, with their rows.
+    tail : int
+        Of the end of the log.
+    """
+
+    limit: int
+    process: int
+    index: int
+    buffers: int
+    slots: int
+    slot_bytes: int
+    tail: int
+
+    @property
+    def total(self) -> int:
+        """All of them, at most the limit."""
+        return self.process + self.index + self.buffers + self.slot_bytes + self.tail
+
+    def __str__(self) -> str:
+        parts = {"process": self.process, "places of rows": self.index, "buffers": self.buffers,
+                 f"{self.slots:,} slots": self.slot_bytes, "end of the log": self.tail}
+        return (f"{self.total / 1e6:,.0f} of {self.limit / 1e6:,.0f} MB: " + ", ".join(
+            f"{name} {size / 1e6:,.0f}" for name, size in parts.items()))
+
+
+def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = 1 << 14, depth: int = 4,
+                process: int | None = None) -> MemoryPlan:
+    """Divide a limit of memory between slots and the end of the log.
+
+    memory = process + index + buffers + slots x (row + 40) + tail, where the index has
+    log2(2.25 x blocks) bits a row, and `depth` batches of fetched and leaving rows are on their
+    way. Slots are the greatest power of two that leaves 16 MiB to the end of the log, which gets
+    the rest.
+
+    Parameters
+    ----------
+    limit : int or str
+        Bytes, or such as "640MB" or "2GiB".
+    tables : sequence of Table
+    lookups : int
+        Most distinct rows of a batch.
+    depth : int
+        Batches on their way.
+    process : int, optional
+        Bytes of the process without the tables; by default those that it has now.
+
+    Returns
+    -------
+    MemoryPlan
+
+    Raises
+    ------
+    Error
+        The limit is none, or too low: it names the least.
+    """
+    limit = memory_bytes(limit)
+    block = block_bytes(tables)
+    record = max(max(table.memory_bytes, table.row_bytes) + table.side_bytes for table in tables)
+    blocks = sum(-(-table.rows // fitting(table.record, block)) for table in tables)
+    index = sum(table.rows for table in tables) * (blocks * 9 // 4 + 2).bit_length() // 8
+    buffers = 2 * depth * lookups * (record + 8) + (3 << 20) + 256 * (block + 4096)
+    used = process if process is not None else _resident()
+    each = record + SLOT_BYTES
+    room = limit - used - index - buffers - _LEAST_TAIL
+    if room < _FEWEST_SLOTS * each:
+        least = limit - room + _FEWEST_SLOTS * each
+        raise Error(f"memory of {limit / 1e6:,.0f} MB is too little for tables of "
+                    f"{sum(table.rows for table in tables):,} rows: give "
+                    f"{-(-least // 10**6):,} MB or more, of which the process has "
+                    f"{used / 1e6:,.0f} MB and the places of rows {index / 1e6:,.0f} MB")
+    slots = 1 << (room // each).bit_length() - 1
+    return MemoryPlan(limit, used, index, buffers, slots, slots * each,
+                      room + _LEAST_TAIL - slots * each)
+
+
+def memory_bytes(limit: int | str) -> int:
+    """A size in bytes, or such as "640MB": int."""
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", str(limit))
+    unit = _UNITS.get(found[2].upper()) if found else None
+    if found is None or unit is None or isinstance(limit, bool):
+        raise Error(f"expected a size of memory in bytes, or such as '640MB' or '2GiB', got "
+                    f"{limit!r}")
+    return int(float(found[1]) * unit)
+
+
+def _resident() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) << 10
