@@ -42,7 +42,7 @@ def host(options, trace, steps) -> dict:
     rule = OPTIMIZERS[options.optimizer](options.lr)
     peers = _peers(trace.cardinalities, options.dim, rule)
     advance = steps.begin("training", len(options.modes) + 2 * len(peers))
-    times: dict[str, list[float]] = {"fbgemm_ms": [], "embedding_bag_ms": []}
+    times: dict[str, list[float]] = {"fbgemm_ms": [], "embedding_bag_ms": [], "dense_ms": []}
     found = []
 
     def time_peers():
@@ -196,26 +196,36 @@ def _steps(mode, model, collection, options, batches, parts, sorts):
 
 def _peers(cardinalities, dim, rule):
     """A step of each peer that is installed and knows the rule, by name."""
-    peers, tables = {}, len(cardinalities)
+    peers = {}
     try:
-        embeddings = table_batched(cardinalities, dim, rule)
+        embeddings = None if rule.name == "adam" else table_batched(cardinalities, dim, rule)
     except Absent:
-        pass
-    else:
+        embeddings = None
+    if embeddings is not None:
         def fbgemm(ids):
             offsets = torch.arange(ids.numel() + 1)
             pooled = embeddings(ids.T.reshape(-1).contiguous(), offsets)
             pooled.backward(torch.ones_like(pooled))
         peers["fbgemm"] = fbgemm
-    if rule.name == "sgd":
-        first = torch.tensor([0, *cardinalities[:-1]]).cumsum(0)
-        merged = nn.EmbeddingBag(sum(cardinalities), dim, mode="sum", sparse=True)
-        optimizer = torch.optim.SGD(merged.parameters(), rule.lr)
-
-        def embedding_bag(ids):
-            optimizer.zero_grad()
-            pooled = merged((ids + first).reshape(-1, 1)).view(-1, tables * dim)
-            pooled.backward(torch.ones_like(pooled))
-            optimizer.step()
-        peers["embedding_bag"] = embedding_bag
+    if rule.name in _SPARSE:
+        peers["embedding_bag"] = _merged_bag(cardinalities, dim, True, _SPARSE[rule.name], rule.lr)
+    if rule.name == "adam":  # every row of the table in every step, as PyTorch's default
+        peers["dense"] = _merged_bag(cardinalities, dim, False, torch.optim.Adam, rule.lr)
     return peers
+
+
+_SPARSE = {"sgd": torch.optim.SGD, "adam": torch.optim.SparseAdam}
+
+
+def _merged_bag(cardinalities, dim, sparse, optimizer_of, lr):
+    """A step of one `nn.EmbeddingBag` with the rows of all tables."""
+    first = torch.tensor([0, *cardinalities[:-1]]).cumsum(0)
+    merged = nn.EmbeddingBag(sum(cardinalities), dim, mode="sum", sparse=sparse)
+    optimizer = optimizer_of(merged.parameters(), lr)
+
+    def step(ids):
+        optimizer.zero_grad()
+        pooled = merged((ids + first).reshape(-1, 1)).view(-1, len(cardinalities) * dim)
+        pooled.backward(torch.ones_like(pooled))
+        optimizer.step()
+    return step

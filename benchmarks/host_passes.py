@@ -28,7 +28,9 @@ def passes(ids, cardinalities, dim, rule, clock):
     limits = torch.tensor(cardinalities)
     first = limits.cumsum(0) - limits
     rows = torch.randn(sum(cardinalities), dim)
-    state = torch.ones(rows.shape[:{"row": 1, "element": 2}[rule.state]]) if rule.state else None
+    rule.steps, state = max(1, rule.steps), None
+    if rule.state:
+        state = torch.ones(len(rows), *filter(None, (rule.columns(dim),)))
     flat = (ids + first).T.reshape(-1)
     layout, grouper = BagLayout(tables, samples, dim), Grouper(len(rows))
     gradients = torch.randn(samples, tables * dim)

@@ -74,7 +74,7 @@ def add_host(parser):
     """Add the options of the host's time."""
     parser.add_argument("--modes", type=names, default=("scratchpipe", "freqcache", "hotline"),
                         help="of resident, scratchpipe, freqcache, hotline")
-    parser.add_argument("--optimizer", choices=("sgd", "rowwise_adagrad"), default="sgd",
+    parser.add_argument("--optimizer", choices=("sgd", "rowwise_adagrad", "adam"), default="sgd",
                         help="of the tables")
     parser.add_argument("--dim", type=positive, default=16, help="elements of a row")
     parser.add_argument("--lr", type=rate, default=0.01, help="learning rate")

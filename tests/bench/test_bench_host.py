@@ -106,6 +106,12 @@ def test_one_mode_has_its_figures_at_the_top(bench, mode, optimizer):
     assert all(each["ms"] > 0 < each["torch_ms"] for each in result["passes"])
 
 
+def test_adam_stands_beside_a_dense_and_a_sparse_bag(bench):
+    code, result, _ = bench("--modes", "resident", "--optimizer", "adam", "--json")
+    assert code == 0 and result["fbgemm_ms"] is None
+    assert result["dense_ms"] > 0 < result["embedding_bag_ms"]
+
+
 def test_several_modes_are_a_list(bench):
     code, result, _ = bench("--modes", "resident,scratchpipe", "--json")
     assert code == 0 and not FIELDS & result.keys()

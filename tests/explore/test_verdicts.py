@@ -164,6 +164,16 @@ def test_the_map_is_the_page_of_the_documents(capsys, tmp_path):
     kinds = [each["kind"] for record in records for each in record["by_free_cores"].values()]
     for kind, count in result["sensitivity"].items():
         assert count["value"] == kinds.count(kind)
+    front = (docs.parent / "README.md").read_text()
+    for kind, row in (("card", "a card"), ("software", "hotrow's software")):
+        count = result["sensitivity"][kind]
+        line = front.partition(f"\n| {row} | {count['value']} |")[2].partition("\n")[0]
+        assert line, f"README.md needs a row: {row} | {count['value']}"
+        for name, each in count["with"].items():  # what halves or doubles a headline
+            low, high = each["counts"]
+            assert each["kind"] not in ("assumed", "fitted") or (
+                2 * low > count["value"] and high < 1.5 * count["value"]) or (
+                f"`{name}`" in line and f"{low} to {high}" in line), (row, name)
     misfits = [record for record in records for each in record["by_free_cores"].values()
                if each["seconds"] is None]
     for record in misfits:  # no disk would serve it

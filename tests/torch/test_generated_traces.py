@@ -189,4 +189,4 @@ def test_generators_name_their_own_columns():
 
 def test_sample_is_a_generated_log_of_this_package():
     trace = open_trace("sample", ("item", "user"), "clicked", ("price",))
-    assert (trace.samples, trace.name, trace.synthetic) == (200, "sample", True)
+    assert (trace.samples, trace.name, trace.synthetic) == (5000, "sample", True)

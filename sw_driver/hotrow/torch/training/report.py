@@ -8,6 +8,7 @@ from rich.table import Table
 from ...command.terminal import console as standard_output
 from .check import ABSOLUTE, OF_STEP, RELATIVE
 
+_LEARNS = 20  # batches from which an AUC is printed
 _OF_IDS = {"rows_used": "ids that have a row", "ids_admitted": "ids that got a row",
            "ids_expired": "ids that lost it again", "default_lookups": "lookups of default rows"}
 
@@ -58,8 +59,9 @@ def _quality(result: dict[str, Any]) -> Table:
     table = _grid("", "log loss", "AUC")
     beside = "nn.EmbeddingBag" if result["max_row_difference"] is not None else "resident"
     for name, suffix in ((result["mode"], ""), (beside, "_reference")):
-        auc = result["auc" + suffix]
+        auc, few = result["auc" + suffix], result["batches"] < _LEARNS
         table.add_row(name, f"{result['loss' + suffix]:.6f}",
+                      f"under {_LEARNS} batches: nothing learned" if few else
                       "one class only" if auc is None else f"{auc:.4f}")
     return table
 
