@@ -29,8 +29,12 @@ CASES = {
         {"lanes": 4, "tables": 16, "handles": 8, "row_ports": 2},
         {"lanes": 16, "tables": 16, "handles": 8, "row_ports": 4},
     ],
+    "pooling": [{"arithmetic_lanes": 2}, {"arithmetic_lanes": 1}, {"arithmetic_lanes": 8}],
+    "update": [{"arithmetic_lanes": 2}, {"arithmetic_lanes": 1}, {"arithmetic_lanes": 8}],
+    "list_writer": [{"lanes": 2}, {"lanes": 1}, {"lanes": 8}],
+    "bridge": [{"lanes": 2}, {"lanes": 4}],
 }
-SHORT = ("counters", "splitter", "row_mover")
+SHORT = ("counters", "splitter", "row_mover", "list_writer", "bridge")
 
 
 def cases():
@@ -48,6 +52,8 @@ def test_every_unit_has_cases():
 
 @pytest.mark.parametrize("name, settings", list(cases()))
 def test_unit(simulate_unit, name, settings):
+    if name == "bridge":
+        pytest.importorskip("cocotbext.pcie", reason="cocotbext-pcie is not installed")
     chosen = unit(name)
     files, _ = unit_files(chosen, chosen.config(settings))
     rounds = "1" if settings is CASES[name][0] else "3"

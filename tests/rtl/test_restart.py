@@ -208,6 +208,7 @@ ELSEWHERE = {
     "AccessCounters": "cocotb/units/tb_counters.py",
     **dict.fromkeys(("CommandParts", "LookupUnit"), "cocotb/units/tb_splitter.py"),
     "RowMoverUnit": "cocotb/units/tb_row_mover.py",
+    "ListWriter": "cocotb/units/tb_list_writer.py",
     "BankPipe": "rtl/lookup/banks/test_crossbar.py", "RowMover": "rtl/mover/test_engine_faults.py",
     "CommandQueue": "rtl/host/test_command_queue_faults.py",
     "LookupEngine": "rtl/lookup/test_engine.py",

@@ -25,7 +25,7 @@ class MultiplyAddPort(wiring.Signature):
 
 
 class BeatMultiplyAdd(wiring.Component):
-    """Multiply and add the beats of two clients.
+    """Multiply and add the beats of one or two clients.
 
     With several lanes each client has units of its own. With one lane both share one unit, as the
     rows that they read arrive as fast as one unit processes them.
@@ -33,10 +33,11 @@ class BeatMultiplyAdd(wiring.Component):
     Parameters
     ----------
     config : ArithmeticUnits
+    clients : int, optional
 
     Attributes
     ----------
-    clients : In(MultiplyAddPort(config)).array(2)
+    clients : In(MultiplyAddPort(config)).array(clients)
         With one lane at most one sends a beat in a cycle.
 
     Timing
@@ -44,14 +45,14 @@ class BeatMultiplyAdd(wiring.Component):
     Latency ``FusedMultiplyAdd.latency`` cycles, one beat per cycle.
     """
 
-    def __init__(self, config: ArithmeticUnits):
+    def __init__(self, config: ArithmeticUnits, clients=2):
         self.config = config
-        super().__init__({"clients": In(MultiplyAddPort(config)).array(2)})
+        super().__init__({"clients": In(MultiplyAddPort(config)).array(clients)})
 
     def elaborate(self, platform):
         m = Module()
-        lanes, (first, second) = self.config.lanes, self.clients
-        if lanes == 1:
+        if self.config.lanes == 1 and len(self.clients) == 2:
+            first, second = self.clients
             operands = Signal(multiply_add(self.config))
             m.d.comb += operands.eq(
                 Mux(second.operands.valid, second.operands.p, first.operands.p))

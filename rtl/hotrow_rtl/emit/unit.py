@@ -109,7 +109,7 @@ def _page(described, component, parameters):
              for name, text in re.findall(r"^(\w[\w, .]*) : .*\n((?:    .*\n|\n)*)",
                                           parts["Attributes"] + "\n", flags=re.M)]
     lines = [f"# {described['top']}", "", summary, "", body.strip(), "",
-             f"Parameters: {parameters}. Golden model: `{described['golden']}`.", "",
+             f"Parameters: {parameters}. Its bench compares it with `{described['golden']}`.", "",
              "## Ports", "", *ports, "", "| port | direction | bits |", "|---|---|---|",
              *(f"| `{port['name']}` | {port['direction']} | {port['bits']} |"
                for port in described["ports"])]

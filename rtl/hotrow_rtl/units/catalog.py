@@ -13,6 +13,7 @@ _WIDEST = max(LANES)
 _BASE = replace(
     preset("tiny"), name="unit", burst_beats=8, directory_partitions=1, batch_samples=64,
     row_ports=1, arithmetic=False, planner=False)
+_ARITHMETIC = replace(_BASE, bus_bytes=_WIDEST * 4, arithmetic=True, arithmetic_lanes=4)
 _LOOKUPS = (
     "lanes", "lane_banks", "address_width", "tables", "counter_sets", "counter_ways",
     "counter_bits", "directory_choices", "directory_sets", "directory_ways",
@@ -30,11 +31,13 @@ class Unit:
     component : str
         Module and class, as "hotrow_rtl.units.counters:AccessCounters"; it takes a Config.
     golden : str
-        The NumPy model, as "hotrow_sim.golden.lookup.counters:Counters".
+        What its bench compares it with, as "hotrow_sim.golden.lookup.counters:Counters".
     parameters : tuple of str
         The parameters of a Config that the unit uses, and "lanes".
     base : Config
         Where they start.
+    lanes : tuple of int
+        The numbers of lanes that it may have.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Unit:
     golden: str
     parameters: tuple[str, ...]
     base: Config = field(default=_BASE)
+    lanes: tuple[int, ...] = LANES
 
     @property
     def module(self) -> str:
@@ -50,7 +54,8 @@ class Unit:
 
     def config(self, settings: Mapping[str, str | int | bool]) -> Config:
         """The configuration with some parameters set; see `configured`."""
-        return configured(self.base, settings, self.parameters, f"the unit {self.name}")
+        return configured(self.base, settings, self.parameters, f"the unit {self.name}",
+                          self.lanes)
 
     def make(self, config: Config) -> Any:
         """The component."""
@@ -76,6 +81,16 @@ UNITS = {unit.name: unit for unit in (
          "hotrow_sim.model.device:MoveEngine",
          ("lanes", "address_width", "tables", "handles", "row_ports", "row_bytes", "outstanding",
           "burst_beats")),
+    Unit("pooling", "hotrow_rtl.units.arithmetic:RowPooling",
+         "hotrow_sim.golden.arithmetic.pooling:pool", ("arithmetic_lanes", "row_bytes"),
+         _ARITHMETIC),
+    Unit("update", "hotrow_rtl.units.arithmetic:RowSteps",
+         "hotrow_sim.golden.arithmetic.optimizer:rowwise_adagrad",
+         ("arithmetic_lanes", "row_bytes"), _ARITHMETIC),
+    Unit("list_writer", "hotrow_rtl.units.list_writer:ListWriter", "numpy:concatenate",
+         ("lanes", "address_width", "burst_beats")),
+    Unit("bridge", "hotrow_rtl.units.bridge:PcieBridge", "cocotbext.pcie.core:RootComplex",
+         ("lanes", "address_width"), lanes=(2, 4)),  # the link has 8 or 16 bytes a cycle
 )}
 
 
@@ -93,7 +108,8 @@ def unit(name: str) -> Unit:
 
 
 def configured(base: Config, settings: Mapping[str, str | int | bool],
-               choices: tuple[str, ...] = (), owner: str = "a card") -> Config:
+               choices: tuple[str, ...] = (), owner: str = "a card",
+               lanes_choices: tuple[int, ...] = LANES) -> Config:
     """A configuration with some parameters set.
 
     Parameters
@@ -106,6 +122,8 @@ def configured(base: Config, settings: Mapping[str, str | int | bool],
         The parameters that may be set, by default all and `lanes`.
     owner : str
         For messages.
+    lanes_choices : tuple of int
+        What `lanes` may be.
 
     Raises
     ------
@@ -121,9 +139,9 @@ def configured(base: Config, settings: Mapping[str, str | int | bool],
                              f"{', '.join(choices)}")
         values[name] = _value(name, text, kinds.get(name, int))
     if (lanes := values.pop("lanes", None)) is not None:
-        if lanes not in LANES:
-            raise ValueError(f"lanes must be {', '.join(map(str, LANES[:-1]))} or {_WIDEST}, "
-                             f"not {lanes}")
+        if lanes not in lanes_choices:
+            *some, last = map(str, lanes_choices)
+            raise ValueError(f"lanes must be {', '.join(some)} or {last}, not {lanes}")
         one = {"lookup_lanes": 1, "lane_banks": 1, "bus_bytes": 8}
         values = {**(one if lanes == 1 else {"lookup_lanes": 0, "bus_bytes": 4 * lanes}), **values}
     return replace(base, **values)

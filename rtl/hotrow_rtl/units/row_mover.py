@@ -6,9 +6,10 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import Config
 from ..interfaces.records import command, engine_outcome
-from ..memory.axi import AXI4, AXI4Read
+from ..memory.axi import AXI4, AXI4Read, AXI4Write
 from ..memory.read_port import DmaReadPort
 from ..mover.engine import RowMover
+from ..mover.port.payloads import id_width
 from ..primitives.replicated_register import replicated
 from .engine_commands import CommandParts, drain, memory_region, register, row_table
 
@@ -60,15 +61,14 @@ class RowMoverUnit(wiring.Component):
         if config.arithmetic:
             raise ValueError("the row mover stands alone without arithmetic=True")
         self.config = config
-        mover = RowMover(config).signature.members
-        rows = AXI4(mover["read_buses"].signature, mover["write_buses"].signature)
+        bus = {"address_width": config.address_width, "bus_bytes": config.bus_bytes}
+        rows = AXI4(AXI4Read(**bus, id_width=id_width(config)), AXI4Write(**bus, id_width=1))
         super().__init__({
             "commands": In(stream.Signature(command)),
             "outcomes": Out(stream.Signature(engine_outcome(config))),
             "tables": In(stream.Signature(row_table(config))),
             "regions": In(stream.Signature(memory_region(config))),
-            "m_axi_list": Out(AXI4Read(address_width=config.address_width,
-                                       bus_bytes=config.bus_bytes, id_width=1)),
+            "m_axi_list": Out(AXI4Read(**bus, id_width=1)),
             **{f"m_axi_row{number}": Out(rows) for number in range(config.row_ports)},
             "timeout": In(32),
             "restart": In(1),

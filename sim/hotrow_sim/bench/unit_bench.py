@@ -94,15 +94,16 @@ class UnitBench:
             await RisingEdge(self.dut.clk)
 
     async def restart(self):
-        """Restart the unit, forget what its streams have not transferred, and wait until it is
-        ready."""
-        self.dut.restart.value = 1
+        """Restart the unit, or reset it if it has no restart; forget what its streams have not
+        transferred, and wait until it is ready."""
+        pin = self.dut.restart if hasattr(self.component, "restart") else self.dut.rst
+        pin.value = 1
         for each in (*self._sources, *self._sinks):
             each.drop()
         for sink in self._sinks:
             sink.ignores = True
         await RisingEdge(self.dut.clk)
-        self.dut.restart.value = 0
+        pin.value = 0
         await RisingEdge(self.dut.clk)
         for sink in self._sinks:
             sink.ignores = False

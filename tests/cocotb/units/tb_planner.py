@@ -28,7 +28,7 @@ async def retire(bench, number):
     assert int(dut.retirement_retired.value) == bench.model.planning.retired
 
 
-@cocotb.test(timeout_time=3, timeout_unit="ms")
+@cocotb.test(timeout_time=2, timeout_unit="ms")
 @cocotb.parametrize(pace=[(0.0, 0.0), (0.4, 0.3)])
 async def batches_equal_the_model(dut, pace):
     """Batches of all layouts and policies, marked ahead and retired late, with others between."""
@@ -60,7 +60,7 @@ async def batches_equal_the_model(dut, pace):
     bench.finish()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=400, timeout_unit="us")
 async def edges(dut):
     """Out of order, beyond the window, more rows than slots, jagged with wrong lengths, retired
     twice or too far."""
@@ -81,7 +81,7 @@ async def edges(dut):
     bench.finish()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=400, timeout_unit="us")
 async def a_restart_drops_what_is_inside(dut):
     """The planner is as new after the directory is cleared."""
     bench = await Bench.start(dut, stall=0.2)
@@ -101,7 +101,7 @@ async def a_restart_drops_what_is_inside(dut):
     bench.finish()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=400, timeout_unit="us")
 async def a_silent_memory_ends_a_command(dut):
     bench = await Bench.start(dut)
     assert await silence_ends(bench, bench.units.m_axi_result, lambda: bench.batch(

@@ -109,7 +109,7 @@ class Bench:
         return command
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(pace=[(0.0, 0.0), (0.3, 0.3)])
 async def commands_equal_the_model(dut, pace):
     bench = await Bench.start(dut, idle=pace[0], stall=pace[1])
@@ -126,7 +126,7 @@ async def commands_equal_the_model(dut, pace):
     assert not bench.units.memory.strays
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=400, timeout_unit="us")
 async def refused_entries_and_bus_faults(dut):
     """Unknown tables and rows, rows too long, regions that are not there or not writable; the
     first refused entry is reported, and the others are moved."""
@@ -144,7 +144,7 @@ async def refused_entries_and_bus_faults(dut):
     bench.units.finish()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=400, timeout_unit="us")
 async def a_restart_drops_what_is_inside(dut):
     bench = await Bench.start(dut, stall=0.2)
     for cycles in (1, 12, 30, 60, 95):
@@ -157,7 +157,7 @@ async def a_restart_drops_what_is_inside(dut):
     bench.units.finish()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=400, timeout_unit="us")
 @cocotb.parametrize(name=["m_axi_list", "m_axi_row0"])
 async def a_silent_memory_ends_a_command(dut, name):
     bench = await Bench.start(dut)

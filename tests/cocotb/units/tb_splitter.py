@@ -7,7 +7,7 @@ from hotrow_rtl.contract.encoding import AllFlag, BatchFlag, Opcode, Status
 from lookup_bench import BASE, ROUNDS, SIZE, Bench, silence_ends
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(pace=[(0.0, 0.0), (0.4, 0.3)])
 async def commands_equal_the_model(dut, pace):
     """Batches of all layouts follow each other, with counting, installs, removals and scans."""
@@ -32,7 +32,7 @@ async def commands_equal_the_model(dut, pace):
     assert not bench.finish()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=400, timeout_unit="us")
 async def edges(dut):
     """All hits, no hit, one sample, refused rows, unknown tables, wrong lengths, faults."""
     bench = await Bench.start(dut, stall=0.1)
@@ -53,7 +53,7 @@ async def edges(dut):
     assert bench.finish(), "the last batch is beyond the memory"
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=400, timeout_unit="us")
 async def a_full_directory_and_miss_table(dut):
     """Rows without room are refused; missed rows without an entry may be listed again."""
     bench = await Bench.start(dut)
@@ -67,7 +67,7 @@ async def a_full_directory_and_miss_table(dut):
     assert not bench.finish()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=400, timeout_unit="us")
 async def a_restart_drops_what_is_inside(dut):
     """Slots and tables stay; batches and scans end without a trace in later ones."""
     bench = await Bench.start(dut, stall=0.2)
@@ -84,7 +84,7 @@ async def a_restart_drops_what_is_inside(dut):
     bench.finish()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=400, timeout_unit="us")
 async def a_silent_memory_ends_a_command(dut):
     bench = await Bench.start(dut)
     for port in (bench.units.m_axi_list, bench.units.m_axi_result):

@@ -4,8 +4,10 @@ The root complex enumerates a function whose configuration space is a model, as 
 outside the bridge; memory requests and completions pass through the bridge's stream.
 """
 
+import json
 import os
 from collections import deque
+from pathlib import Path
 from random import Random
 
 import cocotb
@@ -22,9 +24,11 @@ from cocotbext.axi import (
 )
 from cocotbext.pcie.core import Device, Endpoint, RootComplex
 from cocotbext.pcie.core.tlp import Tlp, TlpType
+from hotrow_rtl.units.bridge import REGISTER_BITS
 
-WIDTH = int(os.environ["WIDTH"])
-REGISTER_BYTES = 1 << int(os.environ["REGISTER_BITS"])
+UNIT = json.loads(Path(os.environ["HOTROW_UNIT"]).read_text())
+WIDTH = 32 * UNIT["parameters"]["lanes"]
+REGISTER_BYTES = 1 << REGISTER_BITS
 REGION, NOWHERE = 1 << 14, 0x7654_0000_0000  # bytes of host memory; an address without any
 MEMORY_REQUESTS = (TlpType.MEM_READ, TlpType.MEM_READ_64, TlpType.MEM_WRITE, TlpType.MEM_WRITE_64)
 
@@ -72,15 +76,15 @@ async def feed(dut, function, rng, stalls):
                 beats.append(data | keep << WIDTH
                              | (at + WIDTH // 8 >= len(packet)) << WIDTH + WIDTH // 32)
         if not beats or rng.random() < stalls:
-            dut.received__valid.value = 0
+            dut.received_valid.value = 0
             await RisingEdge(dut.clk)
             continue
-        dut.received__payload.value = beats.popleft()
-        dut.received__valid.value = 1
+        dut.received_payload.value = beats.popleft()
+        dut.received_valid.value = 1
         await RisingEdge(dut.clk)
-        while not dut.received__ready.value:
+        while not dut.received_ready.value:
             await RisingEdge(dut.clk)
-        dut.received__valid.value = 0
+        dut.received_valid.value = 0
 
 
 async def collect(dut, function, rng, stalls):
@@ -88,11 +92,11 @@ async def collect(dut, function, rng, stalls):
     packet = b""
     while True:
         ready = rng.random() >= stalls
-        dut.sent__ready.value = ready
+        dut.sent_ready.value = ready
         await RisingEdge(dut.clk)
-        if not ready or not dut.sent__valid.value:
+        if not ready or not dut.sent_valid.value:
             continue
-        value = dut.sent__payload.value.to_unsigned()
+        value = dut.sent_payload.value.to_unsigned()
         keep, last = value >> WIDTH & (1 << WIDTH // 32) - 1, value >> WIDTH + WIDTH // 32
         for dword in range(keep.bit_length()):
             packet += (value >> 32 * dword & 0xFFFF_FFFF).to_bytes(4, "big")
@@ -111,18 +115,18 @@ async def a_host_and_a_card(dut, stalls, limits):
     function = Function()
     device.append_function(function)
     root.make_port().connect(device)
-    for name in ("master", "received__valid", "sent__ready"):
+    for name in ("master", "received_valid", "sent_ready"):
         getattr(dut, name).value = 0
     for name, value in (("timeout", 20_000), ("identity", 0),
                         ("max_payload_bytes", 128 << payload), ("max_read_bytes", 128 << request)):
         getattr(dut, name).value = value
     Clock(dut.clk, 8, unit="ns").start()
     dut.rst.value = 1
-    registers = AxiLiteRam(AxiLiteBus.from_prefix(dut, "registers", bus_separator="__"),
+    registers = AxiLiteRam(AxiLiteBus.from_prefix(dut, "registers"),
                            dut.clk, dut.rst, size=REGISTER_BYTES)
-    readers = [AxiMasterRead(AxiReadBus.from_prefix(dut, f"read_{idx}", bus_separator="__"),
+    readers = [AxiMasterRead(AxiReadBus.from_prefix(dut, f"read_{idx}"),
                              dut.clk, dut.rst, max_burst_len=256) for idx in range(2)]
-    writers = [AxiMasterWrite(AxiWriteBus.from_prefix(dut, f"write_{idx}", bus_separator="__"),
+    writers = [AxiMasterWrite(AxiWriteBus.from_prefix(dut, f"write_{idx}"),
                               dut.clk, dut.rst, max_burst_len=64) for idx in range(2)]
     for _ in range(4):
         await RisingEdge(dut.clk)
