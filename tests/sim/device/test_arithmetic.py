@@ -1,4 +1,4 @@
-"""POOL and UPDATE against expectations by hand, on the model and on the RTL."""
+"""POOL and UPDATE that are refused, in whole or in part, on the model and on the RTL."""
 
 import numpy as np
 import pytest
@@ -58,24 +58,6 @@ def of(table, rows):
     return [(table, row) for row in rows]
 
 
-def test_sums_means_weights_and_slots(card, numbers):
-    rows, lengths = [5, 5, 9, 99, 0, 1, 2], [3, 0, 1, 3]
-    done, slots = pool(card, of(0, rows), lengths)
-    assert said(done) == (Status.OK, 0, 0, 4) and done["bytes"] == 4 * 64
-    expected = [numbers[[5, 5, 9]].sum(0), 0 * numbers[0], numbers[99], numbers[:3].sum(0)]
-    assert (slots[:4] == expected).all() and untouched(slots[4:])
-
-    done, slots = pool(card, of(0, rows), lengths, PoolFlag.MEAN, targets=[8, 3, 6, 0])
-    assert said(done) == (Status.OK, 0, 0, 4)
-    divided = [total / np.float32(max(1, n)) for total, n in zip(expected, lengths, strict=True)]
-    assert (slots[[8, 3, 6, 0]] == divided).all() and untouched(slots[[1, 2, 4, 5, 7]])
-
-    weights = [2, 1, 0.5, -4, 0, 1, 3]
-    done, slots = pool(card, of(0, rows), lengths, weights=weights)
-    assert (slots[0] == 3 * numbers[5] + numbers[9] / 2).all()
-    assert (slots[3] == numbers[1] + 3 * numbers[2]).all()
-
-
 @pytest.mark.parametrize("lengths, index, bags", [
     ([2, 2], 4, 2), ([2, 4], 6, 1), ([6, 1], 6, 0), ([2, 3, 1], 6, 2), ([2, 3, 0], 0, 3),
     ([0, 0], 0, 2), ([65535, 65535], 65535, 0)])
@@ -114,19 +96,6 @@ def test_the_first_row_gives_the_shape(card, numbers, first, status):
     done, slots = pool(card, [(0, 100), (0, 1)], [0, 1, 1])
     assert said(done) == (Status.ROW_OUT_OF_RANGE, 0, 0, 2)
     assert (slots[0] == 0).all() and untouched(slots[1]) and (slots[2] == numbers[1]).all()
-
-
-def test_the_other_types(card, numbers):
-    for table, kind in ((3, np.float16), (4, np.uint16)):
-        rows = card.weights[6400:6400 + 128_000].view(kind).reshape(1000, 64)[:, :48]
-        halves = np.random.default_rng(2).integers(-8, 8, rows.shape).astype(np.float32)
-        rows[:] = halves if table == 3 else halves.view(np.uint32) >> 16
-        done, _ = pool(card, of(table, [7, 999, 7, 3]), [3, 1], stride=112)
-        assert said(done) == (Status.OK, 0, 0, 2)
-        sums = halves[[7, 999, 7]].sum(0)
-        found = card.results[:224].view(kind).reshape(2, 56)[:, :48]
-        assert (found[0] == (sums if table == 3 else sums.view(np.uint32) >> 16)).all()
-        assert (found[1] == rows[3]).all()
 
 
 def test_slots_that_cannot_be_written(card, numbers):
@@ -190,41 +159,7 @@ def integers(shape, seed=3):
     return np.random.default_rng(seed).integers(-8, 8, shape).astype(np.float32)
 
 
-def test_sgd(card, numbers):
-    gradients, before = integers((9, 16)), numbers.copy()
-    done = update(card, of(0, [7, 99, 0]), [1, 3, 2], gradients)
-    assert said(done) == (Status.OK, 0, 0, 3) and done["bytes"] == 3 * 64
-    for row, chosen in ((7, [0]), (99, [1, 2, 3]), (0, [4, 5])):
-        before[row] -= gradients[chosen].sum(0) / 2
-    assert (numbers == before).all()
-    done = update(card, of(0, [7, 99]), [1, 3], gradients, targets=[8, 8, 0, 6])
-    before[7] -= gradients[8] / 2
-    before[99] -= gradients[[8, 0, 6]].sum(0) / 2
-    assert said(done) == (Status.OK, 0, 0, 2) and (numbers == before).all()
-
-
-@pytest.mark.parametrize("flags", [0, UpdateFlag.TYPED])
-def test_sgd_on_halves(card, numbers, flags):
-    rows = card.weights[6400:6400 + 128_000].view(np.float16).reshape(1000, 64)[:, :48]
-    rows[:] = integers(rows.shape)
-    before = rows.copy()
-    gradients = integers((3, 48)).astype(np.float16 if flags else np.float32)
-    done = update(card, of(3, [9, 10]), [1, 2], gradients, flags)
-    assert said(done) == (Status.OK, 0, 0, 2) and done["bytes"] == 2 * 96
-    before[9] -= gradients[0] / 2
-    before[10] -= gradients[1:].sum(0) / 2
-    assert (rows == before).all()
-
-
-def test_rowwise_adagrad(card, numbers):
-    rows = card.weights[6400 + 128_000:].view(np.float32).reshape(7, 4)
-    states = card.state[2048:2048 + 28].view(np.float32)
-    rows[:], states[:] = integers(rows.shape), 12
-    before, gradients = rows.copy(), np.full((2, 4), 2, np.float32)  # s = 12 + 4, its root 4
-    done = update(card, of(2, [6, 1]), [1, 1], gradients, UpdateFlag.ADAGRAD, lr=5, eps=1)
-    assert said(done) == (Status.OK, 0, 0, 2) and done["bytes"] == 2 * (16 + 4)
-    before[[6, 1]] -= 2
-    assert (rows == before).all() and (states == [12, 16, 12, 12, 12, 12, 16]).all()
+def test_state_of_more_than_a_number(card, numbers):
     done = update(card, of(0, [1, 2]), [1, 1], integers((2, 16)), UpdateFlag.ADAGRAD)
     assert said(done) == (Status.ROW_SHAPE, 0, 0, 0), "it has 8 bytes of state"
 
