@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 from hotrow.transports.link.serial_line import Decoder, encode
-from hotrow_boards.uart.port import UartPort
+from hotrow_boards.uart.port import Receiver, UartPort
 from hotrow_rtl.contract.link_frames import IDLE_BYTE, SYNC_BYTE
 
 SYNC = bytes([SYNC_BYTE]) * 4 + bytes([IDLE_BYTE]) * 2
@@ -133,3 +133,28 @@ def test_noise_is_no_frame():
     line.play([(SYNC, 6, 0), (bytes(rng.integers(0, 256, 80, np.uint8)), 4.7, 0.3),
                *[(SYNC + encode(b"after"), 6, 3.0)] * 6], tail=1500)
     assert line.frames[-1] == b"after"
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.4])
+def test_a_glitch_is_no_start_bit(share):
+    """A low pulse shorter than half a bit gives no byte, and the next byte is right."""
+    cycles, receiver, found = 40, Receiver(), []
+
+    async def run(ctx):
+        ctx.set(receiver.period, 8 * cycles)
+        ctx.set(receiver.o.ready, 1)
+        line, _ = on_line(b"\x5A", cycles, at=4 * cycles)
+        line = [(0, 1), (cycles, 0), (cycles + int(share * cycles), 1), *line]
+        for cycle in range(16 * cycles):
+            while line and line[0][0] <= cycle:
+                ctx.set(receiver.line, line.pop(0)[1])
+            _, _, valid, byte, error = await ctx.tick().sample(
+                receiver.o.valid, receiver.o.p, receiver.framing_error)
+            assert not error
+            if valid:
+                found.append(byte)
+    simulator = Simulator(receiver)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(run)
+    simulator.run()
+    assert found == [0x5A]

@@ -246,6 +246,7 @@ def test_reading_the_cycle_is_atomic():
             low = await master.read_value(ctx, "CYCLE_LOW")
             await ctx.tick().repeat(20)
             assert ctx.get(dut.cycle) >> 32 == top
+            await master.write(ctx, "CYCLE_LOW", 0)  # does nothing
             high = await master.read_value(ctx, "CYCLE_HIGH")
             assert high == (top - 1 if low > 1 << 31 else top)
             assert await master.read_value(ctx, "CYCLE_LOW") > 20

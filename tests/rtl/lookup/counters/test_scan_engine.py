@@ -276,6 +276,14 @@ def test_decay_by_every_shift():
         ("harvest", 64), ("clear",))]).run())
 
 
+def test_decay_where_no_set_waits():
+    """With sets enough for a bank's pipeline each pass halves every entry once."""
+    config = variant(lane_banks=1, counter_sets=64, counter_ways=4, counter_bits=4)
+    lookups = trace(config, "skewed", 200, seed=2)
+    check_cycles(Bench(config, [step for shift in (1, 2, 3) for step in (
+        ("observe", *lookups), ("decay", shift), ("harvest", 256))]).run())
+
+
 @pytest.mark.slow
 def test_harvest_of_every_size():
     """Each number of entries, ties cut or not, for thresholds below and above every count."""

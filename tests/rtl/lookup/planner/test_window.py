@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import NO_BATCH, Opcode, Status
 from hotrow_rtl.lookup.planner.window import PlanWindow
@@ -96,3 +97,27 @@ def test_all_batches_are_forgotten():
         await window.judge(ctx, Opcode.PLAN, 0)
     window.bench.process("drive", drive)
     window.bench.run(200)
+
+
+@pytest.mark.parametrize("apart", range(-2, 3))
+def test_a_clear_near_a_write_of_the_host(apart):
+    """A write before the clear, or in its cycle, is dropped; a later one finds nothing planned."""
+    dut = built(PlanWindow, CONFIG)
+    bench = StreamBench(dut)
+
+    async def drive(ctx):
+        ctx.set(dut.batch, 5)
+        ctx.set(dut.accept, 1)
+        await ctx.tick()
+        ctx.set(dut.accept, 0)
+        assert ctx.get(dut.planned) == 5
+        ctx.set(dut.host.number, 3)
+        for cycle in range(6):
+            ctx.set(dut.clear, cycle == 2)
+            ctx.set(dut.host.write, cycle == 2 + apart)
+            await ctx.tick()
+        ctx.set(dut.clear, 0)
+        await ctx.tick().repeat(4)
+        assert ctx.get(dut.planned) == ctx.get(dut.host.retired) == NO_BATCH
+    bench.process("host", drive)
+    bench.run(100)

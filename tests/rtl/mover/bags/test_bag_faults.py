@@ -42,6 +42,17 @@ def test_a_bus_fault_costs_its_bag_only(response, on_read, beat, index, bag):
         assert got.error_address == DESTINATION + 64 * bag
 
 
+@pytest.mark.parametrize("place, status, index", [
+    (2, Status.DECERR, 0), (0, Status.ROW_OUT_OF_RANGE, 0)])
+def test_the_first_error_of_a_pooled_bag(place, status, index):
+    """A fault of its first row goes before the refusal of a later one."""
+    command, bench = three_bags(), RowBench(TINY)
+    command.entries["row"][place] = 1 << 20
+    bench.read.fail_beat(0, DECERR)
+    (got,), _ = bench.run([command])
+    assert (got.status, got.error_index) == (status, index)
+
+
 @pytest.mark.parametrize("on_read, beat, moved", [
     pytest.param(True, 13, 2 * 68, id="gradient", marks=LONG),
     pytest.param(True, 18, 2 * 68, id="row", marks=LONG),
