@@ -138,8 +138,8 @@ def test_wrong_rows_and_arrays_are_refused(tmp_path):
                          ([TABLE, TABLE], {})):
         with pytest.raises(Error, match="expected t"):
             Store(tmp_path, tables, **more)
-    changed = [("rows", 2001), ("dim", 7), ("seed", 2), ("bound", .25), ("dtype", "float16"),
-               ("state", "row"), ("optimizer", "sgd"), ("name", "items")]
+    changed = [("rows", 2001), ("dim", 7), ("dtype", "float16"), ("state", "row"),
+               ("optimizer", "sgd"), ("name", "items")]
     for name, value in changed:
         with pytest.raises(Error, match=f"{name if name != 'name' else 'items'}.* asked for"):
             Store(tmp_path, [replace(TABLE, **{name: value}), *three[1:]])
@@ -173,3 +173,13 @@ def test_segments_without_a_manifest_are_not_taken_for_a_new_store(tmp_path):
     with pytest.raises(Error, match="has segments and no commit"):
         opened(tmp_path)
     assert files == {path.name: path.read_bytes() for path in tmp_path.glob("seg-*.log")}
+
+
+def test_a_store_keeps_its_seed(tmp_path):
+    found = []
+    for table in (TABLE, replace(TABLE, seed=2, bound=.25)):
+        with Store(tmp_path, [table]) as store:
+            rows, out = rows_of(store), np.empty((9, TABLE.dim), np.float32)
+            rows.finish(rows.begin(np.arange(9)), out)
+            found.append(out)
+    assert (found[0] == found[1]).all() and found[0].any()

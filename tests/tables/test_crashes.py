@@ -81,30 +81,32 @@ def settle(content, writes):
 def on_disk(operations, unsynced):
     """Files after a power loss: unsynced data and names are "kept", "lost", or "torn".
 
-    Of torn data the first half of the last write is kept, of torn names the removals are.
+    Of torn data the first half of the last write is kept, of torn names the removals, or the
+    renames.
     """
     files, durable, pending, names, waiting = {}, {}, defaultdict(list), {}, []
+    torn = "rename" if len(operations) % 2 else "unlink"
     for number, (kind, *rest) in enumerate(operations):
         match kind:
             case "create":
                 files[rest[0]] = number
                 durable[number] = bytearray(rest[1])
-                waiting.append((rest[0], number))
+                waiting.append((kind, rest[0], number))
             case "write":
                 pending[files[rest[0]]].append(tuple(rest[1:]))
             case "sync":
                 settle(durable[files[rest[0]]], pending.pop(files[rest[0]], []))
             case "rename":
                 files[rest[1]] = files.pop(rest[0])
-                waiting += [(rest[0], None), (rest[1], files[rest[1]])]
+                waiting += [(kind, rest[0], None), (kind, rest[1], files[rest[1]])]
             case "unlink":
                 files.pop(rest[0])
-                waiting.append((rest[0], None))
+                waiting.append((kind, rest[0], None))
             case "folder":
-                names.update(waiting)
+                names.update(each[1:] for each in waiting)
                 waiting.clear()
     if unsynced != "lost":
-        names.update(each for each in waiting if unsynced == "kept" or each[1] is None)
+        names.update(each[1:] for each in waiting if unsynced == "kept" or each[0] == torn)
     for identity, writes in pending.items():
         if unsynced == "torn":
             offset, data = writes[-1]

@@ -121,3 +121,17 @@ def test_a_small_tail_and_many_tables(tmp_path):
         out, flat = np.empty((len(known), 3), np.float32), np.array(list(known))
         rows.finish(rows.begin(flat), out)
         assert (out == np.array(list(known.values()))[:, None]).all()
+
+
+def test_row_numbers_of_32_bits(tmp_path):
+    table = Table("item", (1 << 32) - 1, 4)
+    with Store(tmp_path, [table], tail_bytes=1 << 16) as store:
+        rows, high = store.rows(["item"], [1 << 33]), 1 << 31
+        flat = (1 << 33) + np.array([5, high + 5, 0, high, (1 << 32) - 2, high - 2])
+        rows.append(flat, np.arange(24, dtype=np.float32).reshape(6, 4))
+        store.commit()
+        with pytest.raises(Error, match="expected rows"):
+            rows.begin([(1 << 33) + (1 << 32) - 1])
+    with open(tmp_path) as reader:
+        found = reader.rows("item", flat[::-1] - (1 << 33))
+        assert (found == np.arange(24).reshape(6, 4)[::-1]).all()

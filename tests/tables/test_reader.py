@@ -103,6 +103,20 @@ def test_a_reader_keeps_its_commit_until_it_refreshes(tmp_path):
             reader.close()
 
 
+def test_a_reader_goes_on_after_a_rollback(tmp_path):
+    with opened(tmp_path) as store:
+        train(store, "item", np.arange(900), 1)
+        store.commit(keep="one")
+        train(store, "item", np.arange(450), 2)
+        store.commit()
+        with open(tmp_path) as reader:
+            store.rollback(1)
+            train(store, "item", [899], 3)
+            assert store.commit() == reader.refresh() == 3
+            rows = reader.rows("item", np.arange(900)).view(np.uint8)
+            assert (rows[:899] == 1).all() and (rows[899] == 3).all()
+
+
 def test_rows_that_changed_between_commits(tmp_path):
     random, trained, dumps = np.random.default_rng(4), {}, {}
     with opened(tmp_path) as store:
@@ -168,13 +182,15 @@ def test_exports_open_in_the_safetensors_library(tmp_path):
 
 
 READER = """
+import os
 import sys
 import numpy as np
 from hotrow.tables import open
+parent = os.getppid()
 with open(sys.argv[1]) as reader:
     last, reads, seen = int(sys.argv[2]), 0, set()
     random = np.random.default_rng(int(sys.argv[3]))
-    while reader.number < last:
+    while reader.number < last and os.getppid() == parent:
         reader.refresh()
         ids = np.unique(random.integers(0, 900, 200))
         rows, state = reader.rows("item", ids, state=True)
@@ -188,8 +204,8 @@ print(reads, len(seen))
 """
 
 
-@pytest.mark.parametrize("readers, steps", [(2, 150),
-                                            pytest.param(4, 20000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("readers, steps", [
+    (2, 150), pytest.param(4, 20000, marks=[pytest.mark.long, pytest.mark.nightly])])
 def test_readers_beside_a_trainer(tmp_path, readers, steps):
     with opened(tmp_path, segment_blocks=2) as store:
         store.commit()

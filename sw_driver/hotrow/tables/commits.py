@@ -155,20 +155,19 @@ class Commits:
             raise Error(f"the file {path} is missing or damaged: copy it from where it is whole")
         return found
 
-    def named(self) -> tuple[int, set[int], set[int], set[int]]:
+    def named(self) -> tuple[int, set[int], set[int]]:
         """Number of the open commit, segments of it and the last one, those of commits that are
-        kept, and the numbers of these."""
+        kept."""
         def segments(those: Iterable[int]) -> set[int]:
             return {each[0] for number in those for each in self.manifests[number]["segments"]}
         kept, number = set(self.kept.values()) & self.manifests.keys(), self.manifest["number"]
-        return number, segments({self.greatest, number} & self.manifests.keys()), segments(
-            kept), kept
+        return number, segments({self.greatest, number} & self.manifests.keys()), segments(kept)
 
     def unneeded(self) -> list[tuple[int, Path]]:
         """Numbers and files of segments that no commit names."""
         if self._damaged:
             return []
-        _, last, kept, _ = self.named()
+        _, last, kept = self.named()
         needed = last | kept
         return [(_number(path), path) for path in self.folder.glob("seg-*.log")
                 if _number(path) not in needed]

@@ -36,9 +36,9 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "begin": [c_void_p, c_uint64, c_void_p, c_uint64, POINTER(c_void_p)],
     "finish": [c_void_p, c_void_p, c_void_p, c_int64, c_void_p],
     "append": [c_void_p, c_uint64, c_void_p, c_uint64, c_void_p, c_int64, c_void_p],
-    "cut": [c_void_p, POINTER(c_uint64)],
+    "cut": [c_void_p, c_int32, POINTER(c_uint64)],
     "taken": [c_void_p, c_void_p],
-    "named": [c_void_p, c_uint64, *[c_void_p, c_uint64] * 3],
+    "named": [c_void_p, c_uint64, *[c_void_p, c_uint64] * 2],
     "segments": [c_void_p, c_void_p, c_uint64, POINTER(c_uint64)],
     "changed": [c_void_p, c_uint32, c_uint64, POINTER(c_uint64)],
     "taken_rows": [c_void_p, c_void_p],
@@ -121,11 +121,12 @@ class NativeStore:
         self.call("taken_rows", found.ctypes.data)
         return found.astype(np.int64)
 
-    def cut(self) -> tuple[list[list[int]], int]:
-        """End the epoch, and force all rows to the disk: number, nonce, blocks and newest rows of
-        each segment of the commit, and the first commit after which epochs are apart."""
+    def cut(self, keep: bool) -> tuple[list[list[int]], int]:
+        """End the epoch for a commit that is kept or not, and force all rows to the disk: number,
+        nonce, blocks and newest rows of each segment of the commit, and the first commit after
+        which epochs are apart."""
         count = c_uint64()
-        self.call("cut", byref(count))
+        self.call("cut", keep, byref(count))
         taken = np.empty(count.value, np.uint64)
         self.call("taken", taken.ctypes.data)
         found: list[list[int]] = taken[:-1].reshape(-1, 4).tolist()
@@ -140,10 +141,10 @@ class NativeStore:
             self.call("segments", found.ctypes.data, len(found), byref(count))
         return set(found[:count.value].tolist())
 
-    def name(self, commit: int, *numbers: Iterable[int]) -> None:
-        """Say which commit is open, which segments it or the last one and which those that are kept
-        have, and which commits are kept."""
-        lists = [np.array(sorted(each), np.uint64) for each in numbers]
+    def name(self, commit: int, last: Iterable[int], kept: Iterable[int]) -> None:
+        """Say which commit is open, which segments it or the last one has, and which those have
+        that are kept."""
+        lists = [np.array(sorted(each), np.uint64) for each in (last, kept)]
         self.call("named", commit,
                   *(value for each in lists for value in (each.ctypes.data, len(each))))
 

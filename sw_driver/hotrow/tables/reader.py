@@ -250,7 +250,7 @@ class Reader:
                 try:
                     self._native.load(manifest)
                     self._native.name(manifest["number"],
-                                      {each[0] for each in manifest["segments"]}, (), ())
+                                      {each[0] for each in manifest["segments"]}, ())
                     self._manifest = manifest
                     return self.number
                 except Error:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import RLock
 from typing import Any, Self
 
 from ..contract.errors import Error
@@ -52,7 +53,7 @@ class Store:
             raise Error(f"expected tables of different names, got "
                         f"{[table.name for table in tables]}")
         self._folder, self._views = Path(path), list[Rows]()
-        self._tail, self._ring = tail_bytes, ring
+        self._tail, self._ring, self._changing = tail_bytes, ring, RLock()
         self._tables = {table.name: table for table in tables}
         self._native = NativeStore(self._folder)
         try:
@@ -169,18 +170,19 @@ class Store:
         """
         if keep is not None and (not isinstance(keep, str) or not keep):
             raise Error(f"expected a name for keep, or None, got {keep!r}")
-        segments, history_from = self._native.cut()
-        try:
-            self._commits.write(segments, dense, step, keep, history_from)
-            self._native.name(*self._commits.named())
-            self._remove_unneeded()
-        except OSError as error:
-            self._native.failure = (
-                f"commit {self._commits.greatest + 1} of the tables in {self._folder} could not "
-                f"be written: {error}: make space or check the disk, and open the tables at their "
-                f"last commit")
-            raise Error(self._native.failure) from error
-        return self.number
+        with self._changing:
+            segments, history_from = self._native.cut(keep is not None)
+            try:
+                self._commits.write(segments, dense, step, keep, history_from)
+                self._native.name(*self._commits.named())
+                self._remove_unneeded()
+            except OSError as error:
+                self._native.failure = (
+                    f"commit {self._commits.greatest + 1} of the tables in {self._folder} could "
+                    f"not be written: {error}: make space or check the disk, and open the tables "
+                    f"at their last commit")
+                raise Error(self._native.failure) from error
+            return self.number
 
     def commits(self) -> list[Commit]:
         """The commits that exist, ascending: those that are kept, and the last one."""
@@ -194,13 +196,14 @@ class Store:
         Error
             No commit has the name, or its commit is open and not the last one.
         """
-        try:
-            self._commits.release(keep)
-            self._native.name(*self._commits.named())
-            self._remove_unneeded()
-        except OSError as error:
-            raise Error(f"the commit {keep!r} of the tables in {self._folder} could not be "
-                        f"released: {error}: make space or check the disk") from error
+        with self._changing:
+            try:
+                self._commits.release(keep)
+                self._native.name(*self._commits.named())
+                self._remove_unneeded()
+            except OSError as error:
+                raise Error(f"the commit {keep!r} of the tables in {self._folder} could not be "
+                            f"released: {error}: make space or check the disk") from error
 
     def rollback(self, number: int) -> None:
         """Return to a commit that exists: rows are what they were then.
@@ -215,13 +218,14 @@ class Store:
         if any(view.tickets for view in self._views):
             raise Error(f"the tables in {self._folder} have tickets that have not ended: finish or "
                         f"cancel them before rollback()")
-        self._commits.open(number)
-        self._native.close()
-        self._native.failure = ""
-        self._open()
-        for view in self._views:
-            view.register()
-        self._remove_unneeded()
+        with self._changing:
+            self._commits.open(number)
+            self._native.close()
+            self._native.failure = ""
+            self._open()
+            for view in self._views:
+                view.register()
+            self._remove_unneeded()
 
     def dense(self) -> bytes | None:
         """What the open commit was given; raises Error if that is damaged."""
@@ -268,8 +272,9 @@ class Store:
         """End without a commit; tickets end with it."""
         if os.getpid() != self._native.owner or self._lock.closed:
             return
-        for view in self._views:
-            view.end()
-        self._native.close()
-        fcntl.flock(self._lock, fcntl.LOCK_UN)
-        self._lock.close()
+        with self._changing:
+            for view in self._views:
+                view.end()
+            self._native.close()
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            self._lock.close()

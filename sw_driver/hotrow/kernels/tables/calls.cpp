@@ -99,8 +99,8 @@ int64_t tables_append(char *message, Store *store, uint64_t view, const int64_t 
 }
 
 // Counts the numbers of a commit for `tables_taken`.
-int64_t tables_cut(char *message, Store *store, uint64_t *count) {
-    return guarded(message, [&] { *count = store->cut(); });
+int64_t tables_cut(char *message, Store *store, int32_t keep, uint64_t *count) {
+    return guarded(message, [&] { *count = store->cut(keep); });
 }
 
 int64_t tables_taken(char *message, Store *store, uint64_t *out) {
@@ -117,12 +117,9 @@ int64_t tables_segments(char *message, Store *store, uint64_t *out, uint64_t roo
 }
 
 int64_t tables_named(char *message, Store *store, uint64_t commit, const uint64_t *last,
-                     uint64_t count, const uint64_t *kept, uint64_t others,
-                     const uint64_t *commits, uint64_t names) {
-    return guarded(message, [&] {
-        store->named(commit, {last, last + count}, {kept, kept + others},
-                     {commits, commits + names});
-    });
+                     uint64_t count, const uint64_t *kept, uint64_t others) {
+    return guarded(message,
+                   [&] { store->named(commit, {last, last + count}, {kept, kept + others}); });
 }
 
 // Counts the rows for `tables_taken_rows`.

@@ -23,14 +23,6 @@ bool Store::crowded() const {
     return blocks >= 8.0 * bound && blocks > CAPACITY * live_blocks();
 }
 
-// The epoch that moved rows of an epoch get. Rows between the same two commits that are kept share
-// one, so that they share blocks.
-uint64_t Store::label(uint64_t own) const {
-    if (own > history_) return own;
-    const auto kept = std::lower_bound(commits_.begin(), commits_.end(), own);
-    return kept == commits_.end() || *kept > history_ ? history_ : *kept;
-}
-
 // The segment with the smallest live share, among written ones below a number that no kept commit
 // needs; null where none would give room.
 Segment *Store::choose(uint64_t below) const {
@@ -122,9 +114,15 @@ void Store::clean_segment(Hold &hold, Segment &source) {
             for (uint32_t at = 0; at < count; ++at) index.prefetch(rows[at]);
             for (uint32_t at = 0; at < count; ++at) {
                 wait_for_room(hold);
+                if (source.kept) {  // by a commit meanwhile
+                    cleaning_ = nullptr;
+                    return;
+                }
                 if (index.get(rows[at]) != entry) continue;
-                put(header.table, rows[at], MOVED, label(header.epoch), block + layout.row(at),
-                    block + layout.state(at));
+                // Rows keep their epoch; those of long ago share one, and so share blocks. Rows up
+                // to a kept commit stay in its segments, and so apart from later ones.
+                put(header.table, rows[at], MOVED, std::max(header.epoch, history_),
+                    block + layout.row(at), block + layout.state(at));
                 ++moved;
             }
             hold.unlock();
@@ -133,13 +131,13 @@ void Store::clean_segment(Hold &hold, Segment &source) {
     }
     cleaning_ = nullptr;
     if (source.live) return;  // the store ends
-    source.dead = true;
-    source.reads = tickets_;
-    release();
     // Short blocks of many epochs do not give room by moving: they become one epoch, or wait.
     if (10 * (moved_blocks_ - begin) >= 9 * uint64_t{source.blocks}) {
         if (history_ < committed_) history_ = committed_; else rest_ = head_ + bound;
     }
+    source.dead = true;
+    source.reads = tickets_;
+    release();  // it may be gone from here on
 }
 
 }  // namespace tables

@@ -110,13 +110,12 @@ class Store {
     void cancel(Ticket *ticket);
     void append(uint64_t view, const int64_t *flat, uint64_t count, const uint8_t *from,
                 int64_t stride, const uint8_t *side);
-    // Close the epoch, write and force all blocks. The numbers in `taken` are counted: number,
+    // Close the epoch, write and force all blocks, for a commit that is kept or not. The numbers in `taken` are counted: number,
     // nonce, blocks and live rows of each segment, and the first epoch that is kept apart.
-    uint64_t cut();
+    uint64_t cut(bool keep);
     // Segments of the open commit, of which the number is, and of the last one; those of commits that
-    // are kept, and the numbers of these.
-    void named(uint64_t commit, const std::set<uint64_t> &last, const std::set<uint64_t> &kept,
-               std::vector<uint64_t> commits);
+    // are kept.
+    void named(uint64_t commit, const std::set<uint64_t> &last, const std::set<uint64_t> &kept);
     std::vector<uint64_t> numbers();
     // Rows of a table whose newest copy is of an epoch after one, of a store that is only read.
     std::vector<uint32_t> changed(uint16_t table, uint64_t since);
@@ -137,7 +136,7 @@ class Store {
     std::map<uint64_t, std::unique_ptr<Segment>> segments;
     std::mutex lock;
     uint64_t index_bytes() const;
-    uint64_t log_blocks() const;
+    uint64_t log_blocks() const;  // without what commits that are kept have
     double live_blocks() const;
 
   private:
@@ -192,7 +191,6 @@ class Store {
 
     bool crowded() const;
     bool work_to_clean() const { return head_ >= rest_ && crowded() && choose(UINT64_MAX); }
-    uint64_t label(uint64_t epoch) const;
     void clean_log();
     Segment *choose(uint64_t below) const;
     void clean_segment(Hold &hold, Segment &source);
@@ -231,7 +229,6 @@ class Store {
     uint64_t rest_ = 0;                    // place in the order until which nothing is cleaned
     uint64_t moved_blocks_ = 0;
     uint64_t committed_ = 0, history_;     // open commit; epochs up to it may become one
-    std::vector<uint64_t> commits_;        // kept ones, whose rows stay apart
     std::vector<std::thread> threads_;
 };
 

@@ -91,7 +91,7 @@ void Store::finish_segment(Hold &hold, Segment &segment) {
     segment.unsynced = true;
 }
 
-uint64_t Store::cut() {
+uint64_t Store::cut(bool keep) {
     Hold hold(lock);
     check();
     taken.clear();
@@ -105,6 +105,7 @@ uint64_t Store::cut() {
             continue;
         }
         segment->named = true;
+        segment->kept |= keep;
         held.push_back(segment.get());
         taken.insert(taken.end(), {number, segment->nonce, segment->blocks, segment->live});
     }
@@ -146,14 +147,13 @@ void Store::release() {
 }
 
 void Store::named(uint64_t commit, const std::set<uint64_t> &last,
-                  const std::set<uint64_t> &kept, std::vector<uint64_t> commits) {
+                  const std::set<uint64_t> &kept) {
     std::lock_guard<std::mutex> hold(lock);
     for (auto &[number, segment] : segments) {
         segment->named = last.count(number), segment->kept = kept.count(number);
         if (!writes && !segment->named && !segment->dead)
             segment->dead = true, segment->reads = tickets_;
     }
-    commits_ = std::move(commits);
     committed_ = commit;
     release();
     dirt_.notify_all(), space_.notify_all();

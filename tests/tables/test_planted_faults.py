@@ -1,0 +1,125 @@
+"""Each fault, planted in a copy of the driver, makes a test of this folder fail."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FAULTS = {  # name: file, what is replaced, by what, file of tests and words in their names
+    "no check at collect": (
+        "kernels/tables/fetch.cpp", "entry == ticket->entry[k] && ticket->have[k]",
+        "ticket->have[k]", "against_model", "random"),
+    "open block read at plan": (
+        "kernels/tables/fetch.cpp", "meta_[order % places_].state != OPEN", "true",
+        "against_model", "random"),
+    "block overwritten in memory is read": (
+        "kernels/tables/store.hpp", "order + places_ > head_", "order + places_ + 4 > head_",
+        "against_model", "random"),
+    "epoch not raised": ("kernels/tables/writer.cpp", "    ++epoch;\n", "", "blocks", "epoch"),
+    "moved rows get the new epoch": (
+        "kernels/tables/cleaner.cpp", "std::max(header.epoch, history_)", "epoch", "blocks",
+        "epoch"),
+    "rows of a kept commit's segments move": (
+        "kernels/tables/cleaner.cpp", "segment->dead || segment->kept || !segment->blocks ||",
+        "segment->dead || !segment->blocks ||", "reader", "changed"),
+    "history_from is not raised": (
+        "tables/commits.py", '"history_from": history_from,', "", "reader", "changed"),
+    "dropped commits are not listed": (
+        "tables/commits.py", 'before["gaps"] + dropped', 'before["gaps"]', "reader", "changed"),
+    "cleaner does not look whether a copy is the newest": (
+        "kernels/tables/cleaner.cpp", "if (index.get(rows[at]) != entry) continue;", "",
+        "against_model", "random"),
+    "state of a moved row is another one's": (
+        "kernels/tables/cleaner.cpp", "block + layout.state(at))", "block + layout.state(0))",
+        "against_model", "random"),
+    "a row enters a block before that of its newest copy": (
+        "kernels/tables/log.cpp",
+        "at < open.size() && before && order_of(before) > open[at].order", "false",
+        "against_model", "random"),
+    "old manifests go before the new one is durable": (
+        "tables/manifest.py", """len(text)}\\n".encode())
+    sync_folder(folder)""", """len(text)}\\n".encode())""", "crashes", "prefix"),
+    "dense part after the manifest": (
+        "tables/commits.py", """        if dense is not None:
+            replace(self._dense(number), dense)
+        kept = {""", """        kept = {""", "crashes", "prefix"),
+    "names of new segments are not forced": (
+        "tables/commits.py", """        sync_folder(self.folder)
+        write_manifest(self.folder, manifest)
+        self.greatest""", """        write_manifest(self.folder, manifest)
+        self.greatest""", "crashes", "prefix"),
+    "only the last segment is forced": (
+        "kernels/tables/writer.cpp", "for (Segment *segment : held) segment->file.sync();",
+        "if (!held.empty()) held.back()->file.sync();", "crashes", "prefix"),
+    "a commit does not wait for the writer": (
+        "kernels/tables/writer.cpp", "return low_ >= end || !failed_.empty();", "return true;",
+        "crashes", "prefix"),
+    "a kept commit's segment is removed": (
+        "kernels/tables/writer.cpp", "writes && !segment.kept && !before", "writes && !before",
+        "commits", "kept"),
+    "a segment of the last commit is removed": (
+        "kernels/tables/writer.cpp", "!segment.dead || segment.named ||", "!segment.dead ||",
+        "crashes", "prefix"),
+    "a number is used again while reads are out": (
+        "kernels/tables/writer.cpp", "(!reading_.empty() && *reading_.begin() <= segment.reads)",
+        "false", "blocks", "file_stays"),
+    "a block in another's place": (
+        "kernels/tables/format.hpp", "header.nonce != identity.nonce || header.segment != "
+        "identity.segment ||\n        header.block != number", "false", "blocks", "another"),
+    "blocks after those of the commit": (
+        "kernels/tables/recovery.cpp", "    segment.expected = live;\n",
+        """    segment.expected = live;
+    if (segment.file.size() > PAGE + uint64_t{bound} * block_bytes) until = bound;
+""", "crashes", "prefix"),
+    "a damaged summary is used": (
+        "kernels/tables/recovery.cpp", "footer.summary_crc != summary_crc", "0 != 0 * summary_crc",
+        "log", "summary"),
+    "one row more in a block": (
+        "kernels/tables/format.hpp", "(block_bytes - BLOCK_HEADER) / (record + 4)",
+        "(block_bytes - BLOCK_HEADER) / (record + 4) + 1", "against_model", "random"),
+    "row numbers of 31 bits": (
+        "kernels/tables/format.hpp", "numbers[at] == row ?", "!((numbers[at] ^ row) << 1) ?",
+        "log", "numbers"),
+    "the last page of a file is refused": (
+        "kernels/tables/fetch.cpp", "table.base.used()) > got)", "table.base.used()) > got || "
+        "got < bytes)", "bases", "published"),
+    "halves are rounded up": (
+        "kernels/tables/base.cpp", "0x7fff + ((bits >> 16) & 1)", "0x8000", "bases", "published"),
+    "a full disk is not seen": (
+        "kernels/tables/files.hpp", """        if (error)
+            fail(path, "could not be written""", """        if (error && error != ENOSPC)
+            fail(path, "could not be written""", "crashes", "failed"),
+    "a failed sync is tried again": (
+        "kernels/tables/files.hpp", "int error = before(SYNC, path);",
+        "int error = before(SYNC, path) ? before(SYNC, path) && false : 0;", "crashes", "failed"),
+    "a forked process trains": (
+        "tables/native_store.py", "if os.getpid() != self.owner:", "if False:", "against_model",
+        "second"),
+    "a reader follows a rollback": (
+        "tables/reader.py", "follows and manifest", "manifest", "reader", "rollback"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_noticed(tmp_path, fault):
+    name, old, new, tests, words = FAULTS[fault]
+    shutil.copytree(ROOT / "sw_driver", tmp_path / "sw_driver",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    path = tmp_path / "sw_driver" / "hotrow" / name
+    source = path.read_text()
+    assert source.count(old) == 1, f"{name} has {source.count(old)} places of the fault"
+    path.write_text(source.replace(old, new))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-m",
+         "not long and not nightly", "--timeout", "300", f"tests/tables/test_{tests}.py", "-k",
+         words], cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "sw_driver")})
+    assert done.returncode in (1, -6, -11), done.stdout[-3000:] + done.stderr[-2000:]
+    assert "compiled once" not in done.stdout and "could not build" not in done.stdout, done.stdout
