@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from ..operands.staging import Lease
 from ..operands.tables import TableSet
 from ..queues.commands import Commands, cycles_of
 from ..queues.futures import Completion, Future
+from ..system.forks import cached_property
 from .batch_operands import BatchLike, BatchOperands, StagedBatch
 
 _WORD = 0xFFFF_FFFF

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -19,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..contract.errors import BatchError, Error
 from ..operands.integers import listed, numbered, whole
 from ..system.files import replaced
+from ..system.forks import ForkLock
+from ..system.interrupts import uninterrupted
 from .index import MOST_COUNT, ROW_BYTES, SKETCH_ROWS, Index
 from .initial import mixed
 from .log import ADMITTED, EXPIRED, Changes, EventLog, digest
@@ -120,7 +121,7 @@ class IdMap:
         self.seed, self.first_rows = whole(seed, "the seed") & (1 << 64) - 1, rows
         self.batch, self.completed, self.default_lookups = 0, 0, 0
         self.log = EventLog()
-        self._index, self._lock = Index(rows, self.seed), threading.RLock()
+        self._index, self._lock = Index(rows, self.seed), ForkLock()
         width = admission.width if isinstance(admission, LeastCount) else 0
         self._sketch = np.zeros((SKETCH_ROWS, width), np.uint16)
         self._bar = 0  # ids of higher counts get rows
@@ -155,7 +156,7 @@ class IdMap:
         """
         keys = _keys(ids)
         flat = keys.reshape(-1)
-        with self._lock:
+        with uninterrupted(), self._lock:  # the log follows the rows
             if self.batch + 1 > _ALL:
                 raise Error("a map of ids plans at most 2^32 - 1 batches")
             self.batch += 1

@@ -1,11 +1,11 @@
 """The lookups of a batch grouped by slot, without a sort."""
 
-import threading
 from dataclasses import dataclass
 
 import torch
 
 from ..contract.errors import Error
+from ..system.forks import ForkLock
 from .library import Integers, library
 
 
@@ -38,7 +38,7 @@ class Grouper:
     """
 
     def __init__(self, slots: int):
-        self.slots, self._lock = slots, threading.Lock()
+        self.slots, self._lock = slots, ForkLock()
         self._table = torch.empty(slots, dtype=torch.int32)
 
     def group(self, slots: torch.Tensor) -> Groups:

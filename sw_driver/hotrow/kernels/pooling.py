@@ -3,12 +3,12 @@
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from ..contract.errors import Error
+from ..system.forks import cached_property
 from .grouping import Grouper, Groups
 from .library import Bags, Integers, Table, library, pointer, share_memory, threads_for
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from operator import index
 from typing import Any
 
@@ -21,6 +20,7 @@ from ..contract.geometry import Geometry
 from ..memory.buffer import Array, Buffer, Held, as_array, span
 from ..memory.regions import Regions
 from ..memory.registers import Registers, place
+from ..system.forks import cached_property
 from .batch import Batch
 from .table import Table
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import RLock
 from typing import TypeVar
 
 import numpy as np
@@ -45,6 +44,7 @@ from ..operands.results import Done, RowList
 from ..operands.row_lists import refusal
 from ..operands.staging import SLAB_BYTES, Pool
 from ..operands.tables import Tables
+from ..system.forks import ForkLock
 from .copy_access import BLOCK_BYTES, PIECE_BYTES, CopyAccess
 from .futures import Completion, Future
 from .rings import CommandQueue, Settings
@@ -70,7 +70,7 @@ class Commands:
     Attributes
     ----------
     settings : Settings
-    lock : threading.RLock
+    lock : ForkLock
         Held by every call while it uses the device.
     registers : Registers
     geometry : Geometry
@@ -91,7 +91,7 @@ class Commands:
 
     def __init__(self, transport: Transport, timeout: float, ring_entries: int,
                  memory_timeout: int):
-        self.settings, self.lock, self.closed = Settings(timeout), RLock(), False
+        self.settings, self.lock, self.closed = Settings(timeout), ForkLock(), False
         self.registers = Registers(transport)
         found = self.registers.read("IDENTITY"), self.registers.read("VERSION")
         if found != (IDENTITY, VERSION):

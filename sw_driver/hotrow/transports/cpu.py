@@ -15,6 +15,7 @@ from ..contract.geometry import PRESETS
 from ..kernels.compiler import usable_cores
 from ..kernels.native import native_library
 from ..memory.transport import Transport, check_octets
+from ..system.forks import forks
 
 _FIRST_ADDRESS = 1 << 16  # so that a base of 0 always faults
 _PAGE, _LINE = 4096, 64  # bytes
@@ -119,7 +120,7 @@ class CpuTransport:
                 f"{threads} threads: open it with fewer slots or threads")
         self._addresses = _Addresses(geometry.host_address_width)
         self._arrays: dict[int, NDArray[np.uint8]] = {}
-        self._closed, self._process = False, os.getpid()
+        self._closed, self._forks = False, forks()
         if geometry.card_memory_log2:
             try:
                 own = np.zeros(1 << geometry.card_memory_log2, np.uint8)
@@ -133,7 +134,13 @@ class CpuTransport:
     def _card(self) -> int:
         if self._closed:
             raise DeviceError("this card is closed: open it again")
+        self._check_process()
         return self._handle
+
+    def _check_process(self) -> None:
+        if self._forks != forks():
+            raise DeviceError("the card's threads are in the process that opened it, and not in "
+                              "this one, its child: open a card here")
 
     def read_register(self, offset: int) -> int:
         """Read the 32-bit register at a byte offset."""
@@ -176,19 +183,16 @@ class CpuTransport:
 
         Raises
         ------
-        RuntimeError
-            In a child of the process that opened the card.
+        DeviceError
+            The card belongs to the process that this one was forked from.
         """
-        if self._process != os.getpid():
-            raise RuntimeError("the card's threads are in the process that opened it, and not in "
-                               "this one, its child: open a card here")
+        self._check_process()
         self._library.card_wait(self._handle, queue, completed, timeout)
 
     def close(self) -> None:
         """End the card after the commands and calls under way."""
         self._closed = True
-        if self._process == os.getpid():  # a child has none of the card's threads
-            self._library.card_close(self._handle)  # which ends it once
+        self._library.card_close(self._handle)  # which ends it once
         self._arrays.clear()
 
 

@@ -1,8 +1,11 @@
 // The card for C. Calls name a card by a handle that no other card gets, and do nothing without one.
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
+#include <new>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,6 +30,15 @@ std::condition_variable returned;
 Handle newest = 0;
 // Never destroyed: a child of the process would wait at its exit for threads that it lacks.
 auto &cards = *new std::map<Handle, std::shared_ptr<Opened>>;
+
+// A child of the process gets the lock free, and none of the cards: it has none of their threads.
+const int forks = pthread_atfork(
+    [] { lock.lock(); }, [] { lock.unlock(); },
+    [] {
+        new (&returned) std::condition_variable;
+        new (&cards) std::map<Handle, std::shared_ptr<Opened>>;
+        lock.unlock();
+    });
 
 // Call the card; `card_close` waits for the call. False if memory ran out.
 template <class Function>

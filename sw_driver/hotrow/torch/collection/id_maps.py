@@ -12,9 +12,9 @@ import torch
 
 from ...contract.errors import Error
 from ...ids import IdMap, initial_rows
+from ...system.interrupts import uninterrupted
 from ..features.bags import Bags
 from ..features.configs import TableConfig
-from ..optim.interrupts import uninterrupted
 from ..optim.leaf import in_backward
 from ..store.base import PendingBackward, Store
 from .contents import TableContents

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...contract.errors import Error
-from ..optim.interrupts import uninterrupted
+from ...system.interrupts import uninterrupted
 from ..optim.staging import GradientStage
 from ..store.base import Store
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from ...contract.errors import Error
+from ...system.interrupts import raise_saying, uninterrupted
 from ..features.layout import FeatureLayout
-from ..optim.interrupts import raise_saying, uninterrupted
 from ..optim.on_host import on_host
 from ..optim.rules import OPTIMIZERS, Rule
 from ..optim.staging import GradientStage

@@ -14,7 +14,7 @@ from torch.optim.optimizer import (
 )
 
 from ...contract.errors import Error
-from ..optim.interrupts import uninterrupted
+from ...system.interrupts import uninterrupted
 from ..optim.leaf import LEAF_SHAPE, RowsLeaf
 from ..optim.staging import GradientStage
 from .running_steps import begin_step, end_steps, stepping

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from ...contract.errors import Error
+from ...system.interrupts import raise_saying, uninterrupted
 from ..features.configs import TableConfig
 from ..features.inputs import no_elements
-from ..optim.interrupts import raise_saying, uninterrupted
 from .cache import Cache
 from .contents import NamedTables, TableContents
 from .lifecycle import Lifecycle

@@ -4,7 +4,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch.nn import functional
@@ -13,6 +12,7 @@ from ...contract.errors import BatchError
 from ...kernels.ids import flatten_ids
 from ...operands.batch import Batch
 from ...operands.table import Table
+from ...system.forks import cached_property
 from .configs import TableConfig
 from .inputs import integers, is_keyed, keyed_parts, lengths_of, paired_parts, weights_of
 

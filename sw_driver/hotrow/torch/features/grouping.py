@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import torch
 
+from ...system.forks import cached_property
 from .bags import Bags
 from .configs import TableGroup
 

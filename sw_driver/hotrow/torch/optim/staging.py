@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -14,12 +13,13 @@ from torch import Tensor
 
 from ...contract.errors import Error
 from ...kernels.pooling import BagLayout
+from ...system.forks import ForkLock
+from ...system.interrupts import raise_saying
 from ..features.configs import TableGroup
 from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory
 from .finite_check import DeferredFiniteCheck, FiniteCheck
 from .gradients import LocatedRows, StagedBags, StagedGradients
-from .interrupts import raise_saying
 from .leaf import RowsLeaf
 from .lookup import Lookup, LookupPart, RecycledMemory
 from .rules import Rule
@@ -58,7 +58,7 @@ class GradientStage:
     groups : tuple of TableGroup
     rows : list of StagedGradients, one per group
     finite : FiniteCheck
-    lock : RLock
+    lock : ForkLock
         Of forward, staging and step, for threads that share a model.
     steps, counted : int
         Steps that ended, and those among them that a rule with `counts_steps` counts, as an
@@ -77,7 +77,7 @@ class GradientStage:
 
     def __init__(self, groups: Sequence[TableGroup], memory: SlotMemory,
                  bags: bool = False) -> None:
-        self.lock = threading.RLock()
+        self.lock = ForkLock()
         self.missed: list[bool] = []
         self._marks: dict[int, tuple[RowsLeaf, Any]] = {}
         self._unstepped: dict[int, int] = {}

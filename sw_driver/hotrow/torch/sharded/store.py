@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from ...contract.errors import Error
 from ...operands.results import RowList
+from ...system.interrupts import raise_saying, uninterrupted
 from ..features.bags import Bags
 from ..features.grouping import Grouping, Request
 from ..memory.rows import Rows
 from ..optim.arithmetic import Stepping
 from ..optim.gradients import LocatedRows, StagedGradients
-from ..optim.interrupts import raise_saying, uninterrupted
 from ..optim.rules import Rule
 from ..store.base import PendingBackward, Store
 from .ranks import Ranks

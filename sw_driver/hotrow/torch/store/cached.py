@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,8 @@ from ...device import Device
 from ...kernels.updating import update_rows
 from ...operands.batch import Batch
 from ...operands.results import RowList
+from ...system.forks import ForkLock
+from ...system.interrupts import deferred_interrupt, deliver, uninterrupted
 from ..features.bags import Bags
 from ..features.configs import TableGroup
 from ..features.grouping import Request
@@ -27,7 +28,6 @@ from ..memory.slot_memory import SlotMemory, to_device
 from ..memory.slots import SlotStorage
 from ..optim.arithmetic import Stepping, updated
 from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
-from ..optim.interrupts import deferred_interrupt, deliver, uninterrupted
 from ..optim.rounding import row_keys
 from ..optim.rules import Rule
 from .base import PendingBackward, Store
@@ -94,7 +94,7 @@ class CachedStore(Store):
                         f"collection alone, or unregister them")
         self.device, self.policy, self._owns_device = device, policy, owns_device
         self.depth, self.look_ahead = depth, look_ahead
-        self.lock, self.slot_memory = threading.RLock(), memory or SlotMemory()
+        self.lock, self.slot_memory = ForkLock(), memory or SlotMemory()
         policy.clear()  # before tables come, whose parts of the directory may be others
         self.slot_map = SlotMap(self.groups, device, share, self.slot_memory)
         self.storages, self.slots = self.slot_map.storages, self.slot_map.slots

@@ -1,6 +1,5 @@
 """Reads and writes of tables in host memory through a device, and rows on their way."""
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from ...contract.errors import RegistrationError
 from ...device import Device
 from ...memory.buffer import Buffer, as_array
 from ...operands.results import RowList
+from ...system.forks import ForkLock
 from ...tables.rows import Ticket
 from ..features.configs import TableGroup
 from ..memory.rows import RowKind, Rows
@@ -36,7 +36,7 @@ class HostTables:
         self._slot_map, self._statistics, self._memory = slot_map, statistics, memory
         self._pools = [StagingPool(device, group.kind, memory) for group in groups]
         self._delayed: deque[tuple[Event, int, Tensor, Rows]] = deque()
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def begin(self, group: int, flat: Tensor) -> Ticket | None:
         """Begin to read flat rows int64[n] that `fetch` will copy, of tables on disk: a ticket."""
@@ -141,7 +141,7 @@ class StagingPool:
         self._device, self._kind, self._memory = device, kind, memory
         self._free: list[_Registered] = []  # by size, with their buffers
         self._taken: dict[Rows, _Registered] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def take(self, count: int) -> Rows:
         """`count` rows with undefined contents: Rows."""

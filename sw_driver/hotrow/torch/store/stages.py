@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from ...contract.errors import Error
-from ..optim.interrupts import Pending, deferred_interrupt, deliver, uninterrupted
+from ...system.forks import ForkLock
+from ...system.interrupts import Pending, deferred_interrupt, deliver, uninterrupted
 
 _POLL_S = 0.2  # an idle worker looks again after this time, so that a lost wake-up cannot hang it
 
@@ -43,7 +44,7 @@ class Stages:
     ----------
     done : list of int
         Batches that have passed each stage.
-    lock : threading.RLock
+    lock : ForkLock
         Held while `done` and the inputs of `can_run` change.
     seconds : list of float
         Time that each stage took.
@@ -60,7 +61,7 @@ class Stages:
         self._backwards = range(len(stages) - 1, -1, -1)
         self._at = {stage.name: at for at, stage in enumerate(self.stages)}
         self.clock = time.perf_counter
-        self.lock = threading.RLock()
+        self.lock = ForkLock()
         self._bell = _Bell(self.lock)
         self._busy = [False] * len(stages)
         self._failure: BaseException | None = None
@@ -110,7 +111,7 @@ class Stages:
 
     def leave(self) -> None:
         """Refuse to run in a child of the process, where the threads are not."""
-        self.lock = threading.RLock()  # a thread of the parent may hold the other
+        self.lock = ForkLock()  # a thread of the parent may hold the other
         self._bell, self._threads = _Bell(self.lock), []
         self._failure = Error("the process forked, and the threads of this collection's stages "
                               "are in its parent: train there, or open a collection here")
@@ -231,7 +232,7 @@ class Stages:
 class _Bell:
     """Wakes idle threads, which hold it instead of their stages; `rung` counts the calls."""
 
-    def __init__(self, lock: threading.RLock) -> None:
+    def __init__(self, lock: ForkLock) -> None:
         self.rung, self._asleep, self._changed = 0, 0, threading.Condition(lock)
 
     def ring(self) -> None:

@@ -1,11 +1,11 @@
 """Counts of a cache, table by table."""
 
-import threading
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...system.forks import ForkLock
 from .in_flight import GroupTransfer
 from .placement_policy import Placement
 
@@ -31,7 +31,7 @@ class CacheStatistics:
         self._names = tuple(names)
         self._counts = {name: np.zeros(len(self._names), np.int64) for name in FIELDS}
         self.hits = self.link_bytes = 0
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def planned(self, tables: NDArray[np.int64], counts: NDArray[np.int64], placement: Placement,
                 transfers: Sequence[GroupTransfer], fetched: bool = True) -> None:
