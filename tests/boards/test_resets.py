@@ -125,3 +125,28 @@ def test_what_the_card_takes_from_the_link_is_synchronized():
         first = re.search(rf"^\s*{second} <= (\w+);", block, re.M)[1]
         source = re.search(rf"^\s*{first} <= (\w+)", block, re.M)[1]
         assert "multireg" in first and "multireg" not in source
+
+
+@pytest.mark.parametrize("name", [name for name, board in BOARDS.items() if board.rgmii])
+def test_the_reset_of_an_ethernet_phy_lasts_20_ms(name):
+    """From the end of the card's reset, counted in its clock: gigabit PHYs need at most 10 ms."""
+    pytest.importorskip("amaranth_boards")
+    board = BOARDS[name]
+    platform = board.make_platform()
+    phy = design.RgmiiPhy(board.rgmii, 1000 * board.clock_mhz)
+    plan = platform.prepare(phy, name="top", emit_src=False)
+    text = plan.files["top.il"]
+    text = text.decode() if isinstance(text, bytes) else text
+    width, start = re.search(r"attribute \\init (\d+)'([01]+)\n(?:  attribute.*\n)*"
+                             r"  wire width \d+ \\cycles_left\n", text).groups()
+    assert int(start, 2) == 20 * 1000 * board.clock_mhz - 1 and int(width) == len(start)
+
+
+@pytest.mark.parametrize("name", ["tiny", "ecp5"])
+def test_a_read_over_pci_express_ends_after_50_ms(monkeypatch, name):
+    """At least, in cycles of the card's clock; the bridge's tests let the time-out pass."""
+    for part in ("emit", "_bridge"):
+        monkeypatch.setattr(pcie_card, part, lambda given: "")
+    text = pcie_card.card_files(preset(name))["card.v"]
+    [cycles] = re.findall(r"\.timeout\(32'd(\d+)\)", text)
+    assert int(cycles) == 0.05 * preset(name).clock_mhz * 1e6 < 1 << 32
