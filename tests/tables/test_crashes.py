@@ -11,7 +11,7 @@ from hotrow.contract.errors import Error
 from hotrow.kernels import native
 from hotrow.tables import Store, Table
 
-TABLE = Table("item", 600, 4, seed=3, bound=0.5, state="row", initial_state=0.25)
+TABLE = Table("item", 600, 12, seed=3, bound=0.5, state="row", initial_state=0.25)
 HOOK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint64,
                         ctypes.c_void_p, ctypes.c_uint64)
 WRITE, SYNC, CREATE, UNLINK = range(4)
@@ -152,7 +152,7 @@ class Run:
     def step(self, keep=None):
         for _ in range(3):
             trained(self.store, self.random)
-        if self.random.random() < .4:
+        if self.random.random() < .6:
             self.store.clean()
         number = self.commits[-1][1] + 1
         self.states[number] = everything(self.store)

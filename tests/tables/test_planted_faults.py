@@ -99,8 +99,6 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
     "a forked process trains": (
         "tables/native_store.py", "if os.getpid() != self.owner:", "if False:", "against_model",
         "second"),
-    "a reader follows a rollback": (
-        "tables/reader.py", "follows and manifest", "manifest", "reader", "rollback"),
 }
 
 

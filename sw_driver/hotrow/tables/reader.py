@@ -244,9 +244,7 @@ class Reader:
             manifest = self._find(None)
             if manifest["number"] == self.number:
                 return self.number
-            follows = self.number >= manifest["history_from"] and not any(
-                first <= self.number <= last for first, last in manifest["gaps"])
-            if follows and manifest["store"] == self._manifest["store"]:
+            if manifest["store"] == self._manifest["store"]:
                 try:
                     self._native.load(manifest)
                     self._native.name(manifest["number"],
@@ -254,7 +252,7 @@ class Reader:
                     self._manifest = manifest
                     return self.number
                 except Error:
-                    pass  # a file went meanwhile, or is damaged: opening again says which
+                    pass  # a rollback, a file that went meanwhile, or damage: opening again says it
             old = self._native
             try:
                 self._attach(None)

@@ -69,10 +69,10 @@ void Store::clean() {
     Hold hold(lock);
     // Segments made from here on hold moved rows: their blocks may be short without a gain.
     const uint64_t below = next;
-    close_blocks(head_);
-    force_ = head_;
+    const uint64_t full = current_ ? current_->first : head_;
+    force_ = std::max(force_, full);
     work_.notify_one();
-    space_.wait(hold, [&] { return low_ >= force_ || !failed_.empty(); });
+    space_.wait(hold, [&] { return low_ >= full || !failed_.empty(); });
     check();
     while (Segment *source = choose(below)) guard([&] { clean_segment(hold, *source); });
     space_.notify_all();
