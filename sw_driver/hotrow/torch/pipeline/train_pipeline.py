@@ -19,8 +19,7 @@ from .micro_batch import backward, refuse_batch_coupled
 
 B = TypeVar("B")  # a batch of the loader
 _STAGES = ("plan", "collect", "exchange", "insert")
-_WRITTEN = ("batches_per_s", "hit_rate", "stall", "popular_fraction", "gather_hidden",
-            "read_hidden")
+_WRITTEN = ("batches_per_s", "hit_rate", "stall", "popular_fraction", "gather_hidden")
 
 
 class TrainPipeline(Generic[B]):
