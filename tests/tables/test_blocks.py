@@ -183,3 +183,27 @@ def test_a_store_keeps_its_seed(tmp_path):
             rows.finish(rows.begin(np.arange(9)), out)
             found.append(out)
     assert (found[0] == found[1]).all() and found[0].any()
+
+
+def test_a_damaged_block_does_not_stop_training(tmp_path):
+    store, out = opened(tmp_path), np.empty((TABLE.rows, TABLE.dim), np.float32)
+    train(store, np.arange(TABLE.rows), 1)
+    store.commit()
+    train(store, np.arange(0, TABLE.rows, 2), 2)
+    store.commit()
+    path = min(tmp_path.glob("seg-*.log"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+    store.clean()
+    train(store, np.arange(500, 600), 3)
+    rows = rows_of(store)
+    with pytest.raises(Error, match=rf"{path.name}.*offset 4096"):
+        rows.finish(rows.begin(np.arange(TABLE.rows)), out)
+    number = store.commit()
+    store.close()
+    path.write_bytes(whole)
+    with opened(tmp_path) as store:
+        rows = rows_of(store)
+        rows.finish(rows.begin(np.arange(TABLE.rows)), out)
+        assert store.number == number and (out[500:600] == 3).all()
+        assert (out[:500:2] == 2).all() and (out[1:500:2] == 1).all()

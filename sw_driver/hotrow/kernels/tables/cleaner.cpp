@@ -29,8 +29,8 @@ Segment *Store::choose(uint64_t below) const {
     Segment *found = nullptr;
     double least = 0.9;
     for (const auto &[number, segment] : segments) {
-        if (number >= below || segment->dead || segment->kept || !segment->blocks ||
-            !is_written(*segment))
+        if (number >= below || segment->dead || segment->kept || segment->damaged ||
+            !segment->blocks || !is_written(*segment))
             continue;
         const double share = static_cast<double>(segment->live_units) * 0x1p-20 / segment->blocks;
         if (share < least) least = share, found = segment.get();
@@ -89,21 +89,22 @@ void Store::clean_segment(Hold &hold, Segment &source) {
         const uint32_t some = std::min(step, source.blocks - first);
         const uint64_t offset = PAGE + uint64_t{first} * block_bytes;
         hold.unlock();
+        size_t got = 0;
         try {
-            const size_t got = source.file.read(data.get(), size_t{some} * block_bytes, offset);
-            for (uint32_t k = 0; k < some; ++k) {
-                const char *wrong = got < size_t{k + 1} * block_bytes ? "ends before its last block"
-                    : block_fault(data.get() + size_t{k} * block_bytes, block_bytes, identity,
-                                  first + k);
-                if (wrong)
-                    fail(source.file.path, std::string(wrong) + " at offset " + std::to_string(
-                         offset + size_t{k} * block_bytes) + ": open an earlier commit");
-            }
-        } catch (...) {
-            hold.lock();
-            throw;
+            got = source.file.read(data.get(), size_t{some} * block_bytes, offset);
+        } catch (const Failure &) {
         }
+        uint32_t whole = 0;
+        while (whole < some && got >= size_t{whole + 1} * block_bytes &&
+               !block_fault(data.get() + size_t{whole} * block_bytes, block_bytes, identity,
+                            first + whole))
+            ++whole;
         hold.lock();
+        if (whole < some) {  // who reads its rows gets the error; all others can be committed
+            source.damaged = true;
+            cleaning_ = nullptr;
+            return;
+        }
         for (uint32_t k = 0; k < some; ++k) {
             const uint8_t *block = data.get() + size_t{k} * block_bytes;
             const BlockHeader &header = header_of(block);

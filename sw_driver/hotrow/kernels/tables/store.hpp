@@ -35,7 +35,7 @@ struct Segment {
     uint32_t slot, blocks = 0, written = 0;
     uint64_t live = 0, live_units = 0;  // newest rows, and what they fill, in 2^-20 blocks
     uint64_t expected = 0, newest = 0;  // live rows by the manifest; last epoch of a block
-    bool unsynced = false, dead = false;
+    bool unsynced = false, dead = false, damaged = false;
     bool named = false, kept = false;   // by the last commit or one under way; by a kept one
     uint64_t reads = 0;                 // reads begun before it died have smaller numbers
     std::vector<uint8_t> summary;       // of the blocks that were written
