@@ -37,4 +37,4 @@ def test_every_command_has_such_a_test():
     """`demo`, `bench`, `generate`, `card` and the tools of boards have their own."""
     covered = {arguments[0] for arguments, _ in COMMANDS.values()}
     assert set(cli.commands()) == covered | {
-        "demo", "bench", "generate", "card", "build", "flash"}
+        "compare", "demo", "bench", "example", "generate", "card", "build", "flash"}

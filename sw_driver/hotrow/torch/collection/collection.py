@@ -479,8 +479,7 @@ class HotEmbeddingBagCollection(nn.Module):
         """Counts of the cache: dict of `lookups`, `hits`, `fills`, `evictions`, `bypasses`,
         `rows_moved` and `link_bytes`; empty for resident.
 
-        The card counts `hits`, among which are repeated lookups of a row that the batch fetches,
-        unless they are few beats apart.
+        A hit is a lookup whose row had a slot before its batch.
         """
         return self.store.statistics.total if self.store.statistics else {}
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ...system.forks import ForkLock
 from .in_flight import GroupTransfer
-from .placement_policy import Placement
+from .placement_policy import Placement, SplitPlan
 
 FIELDS = ("lookups", "fills", "evictions", "bypasses", "rows_moved")
 
@@ -23,14 +23,14 @@ class CacheStatistics:
     Attributes
     ----------
     hits, link_bytes : int
-        Of all tables. The card counts `hits`: repeated lookups of a row that the batch itself
-        fetches may be among them.
+        Of all tables. A hit is a lookup whose row had a slot before its batch, in every mode.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(names)
         self._counts = {name: np.zeros(len(self._names), np.int64) for name in FIELDS}
         self.hits = self.link_bytes = 0
+        self._fetched = np.zeros(0, np.bool_)  # of each slot, of the batch that is counted
         self._lock = ForkLock()
 
     def planned(self, tables: NDArray[np.int64], counts: NDArray[np.int64], placement: Placement,
@@ -47,7 +47,7 @@ class CacheStatistics:
             False if bypassed rows stay in the tables.
         """
         with self._lock:
-            self.hits += placement.hits
+            self.hits += self._hits_of(placement)
             np.add.at(self._counts["lookups"], tables, counts)
             for each in transfers:
                 if len(each.victims):
@@ -57,6 +57,19 @@ class CacheStatistics:
                     if each.fills.bypassed:
                         self._counts["fills"] += each.fills.without_slot
                         self._counts["bypasses"] += each.fills.without_slot
+
+    def _hits_of(self, placement: Placement) -> int:
+        if isinstance(placement, SplitPlan):
+            return placement.hits
+        slots, fetched = placement.slots, placement.fills.slots
+        if not len(fetched):
+            return len(slots)
+        if (most := int(max(slots.max(), fetched.max()))) >= len(self._fetched):
+            self._fetched = np.zeros(most + 1, np.bool_)
+        self._fetched[fetched] = True
+        hits = len(slots) - int(np.count_nonzero(self._fetched[slots]))
+        self._fetched[fetched] = False
+        return hits
 
     def moved(self, counts: NDArray[np.int64], row_bytes: int, rows: int | None = None) -> None:
         """Count rows int64[tables] that crossed the link, `rows` in all."""
