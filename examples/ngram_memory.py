@@ -97,7 +97,8 @@ def main():
     tables = [TableConfig(f"table {number}", rows, 16) for number, rows in enumerate(grams.tables)]
     print(f"with {len(tables)} tables of {sum(grams.tables):,} rows of 16")
     torch.manual_seed(0)
-    with HotEmbeddingBagCollection(tables, optimizer="adam", lr=2e-3, seed=0) as memory:
+    with HotEmbeddingBagCollection(tables, mode="scratchpipe", optimizer="adam", lr=2e-3,
+                                   seed=0) as memory:
         model = Characters(memory, grams)
         train(model, samples, held, options.epochs)
         served = memory.statistics

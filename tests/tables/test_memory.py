@@ -39,3 +39,8 @@ def test_what_is_no_size(given):
 def test_sizes():
     assert [memory_bytes(each) for each in (7, "7", "7B", "1.5 kb", "2GiB")] == [
         7, 7, 7, 1500, 2 << 30]
+
+
+def test_small_tables_take_less_than_the_limit():
+    plan = plan_memory("8GB", [Table("item", 4000, 16)], process=0)
+    assert plan.slots == 1 << 14 and plan.tail == 16 << 20 and plan.total < 50 << 20

@@ -453,3 +453,16 @@ def test_embedding_bag(options):
                     each.step()
         torch.testing.assert_close(bag.weight, other.weight.detach())
         bag.collection.close()
+
+
+@pytest.mark.parametrize("options, mode", [
+    ({}, "resident"), ({"optimizer": "adam", "seed": 3, "depth": 2}, "resident"),
+    ({"device": "model", "preset": "tiny"}, "scratchpipe"), ({"preset": "tiny"}, "scratchpipe"),
+    ({"policy": "lru"}, "scratchpipe"), ({"cache_load_factor": 0.5}, "scratchpipe"),
+    ({"path": True}, "scratchpipe")], ids=str)
+def test_the_mode_where_none_is_named(options, mode, tmp_path, caplog):
+    path = tmp_path / "t" if options.pop("path", False) else None
+    with caplog.at_level("INFO", "hotrow.torch"), HotEmbeddingBagCollection(
+            [TableConfig("a", 1 << 17, 8, path=path)], **options) as tables:
+        assert tables.mode == mode
+    assert [f"mode {mode}, because" in record.getMessage() for record in caplog.records] == [True]

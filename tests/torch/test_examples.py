@@ -77,3 +77,10 @@ def test_several_processes_explains_itself(run, monkeypatch):
                                          ("ngram_memory.py", 120)])
 def test_they_are_short(name, lines):
     assert len((EXAMPLES / name).read_text().splitlines()) < lines
+
+
+def test_larger_than_memory_goes_on_at_its_last_commit(run, tmp_path):
+    small = ["--folder", tmp_path / "t", "--rows", 4000, "--samples", 16, "--memory", "3GB"]
+    assert "begins" in (first := run("larger_than_memory.py", *small, "--steps", 60))
+    assert "step 50:" in first and "MB of trained rows" in first
+    assert "goes on after step 60" in run("larger_than_memory.py", *small, "--steps", 3)

@@ -246,6 +246,23 @@ def test_commits(config):
 
 
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_close_keeps_rows_and_what_belongs_to_them_together(config, mode):
+    with opened(config, mode) as tables:
+        step(tables, 1)
+        tables.commit({"step": 1})
+        committed = tables.sha256()
+    with pytest.warns(UserWarning, match="after commit 1, which has your parts beside it"):
+        with opened(config, mode) as tables:
+            assert tables.open_commit() == {"step": 1} and tables.sha256() == committed
+            step(tables, 2)
+    with opened(config, mode) as tables:
+        assert tables.sha256() == committed
+        step(tables, 3)
+    with opened(config, mode) as tables:
+        assert tables.open_commit() is None and tables.sha256() != committed
+
+
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 def test_state_dicts_name_a_commit(config, mode, tmp_path):
     with opened(config, mode) as tables:
         states, digests = [], []

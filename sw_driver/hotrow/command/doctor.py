@@ -15,6 +15,7 @@ from textwrap import fill
 
 from ..contract.extras import install_command
 from ..kernels import native
+from ..memory.huge_pages import huge_page_setting
 from ..memory.transport import transports
 from .cli import Subparsers, commands
 
@@ -67,6 +68,8 @@ def examine() -> list[Finding]:
         Finding("Python", python, "everything", "install Python 3.11 or later", True),
         Finding("NumPy", _package("numpy"), "everything", "pip install numpy", True),
         Finding("compiled library", library, "the default device and training", remedy),
+        Finding("huge pages", _huge_pages(), "the speed of large tables",
+                "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"),
         Finding("torch", _package("torch"), "training", train, True),
         Finding("polars", _package("polars"), "reading click logs", train, True),
         Finding("rich", _package("rich"), "progress bars", "pip install rich", True),
@@ -105,6 +108,12 @@ def examine() -> list[Finding]:
         Finding("commands", ", ".join(commands()), "the command line",
                 "install the distribution hotrow with pip", True),
     ]
+
+
+def _huge_pages() -> str:
+    """The system's setting, where it gives any."""
+    setting = huge_page_setting()
+    return "" if setting in ("never", "none") else setting
 
 
 def _verdict(findings: Sequence[Finding], missing: Sequence[str]) -> str:

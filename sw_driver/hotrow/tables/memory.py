@@ -63,7 +63,7 @@ def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = 1 << 1
     memory = process + index + buffers + slots x (row + 40) + tail, where the index has
     log2(2.25 x blocks) bits a row, and `depth` batches of fetched and leaving rows are on their
     way. Slots are the greatest power of two that leaves 16 MiB to the end of the log, which gets
-    the rest.
+    the rest; small tables take less.
 
     Parameters
     ----------
@@ -101,9 +101,10 @@ def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = 1 << 1
                     f"{sum(table.rows for table in tables):,} rows: give "
                     f"{-(-least // 10**6):,} MB or more, of which the process has "
                     f"{used / 1e6:,.0f} MB and the places of rows {index / 1e6:,.0f} MB")
-    slots = 1 << (room // each).bit_length() - 1
-    return MemoryPlan(limit, used, index, buffers, slots, slots * each,
-                      room + _LEAST_TAIL - slots * each)
+    rows = sum(table.rows for table in tables)
+    slots = min(1 << (room // each).bit_length() - 1, max(_FEWEST_SLOTS, 1 << rows.bit_length()))
+    tail = min(room + _LEAST_TAIL - slots * each, max(_LEAST_TAIL, blocks * block))
+    return MemoryPlan(limit, used, index, buffers, slots, slots * each, tail)
 
 
 def memory_bytes(limit: int | str) -> int:

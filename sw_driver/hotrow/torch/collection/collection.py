@@ -26,7 +26,7 @@ from ..optim.staging import GradientStage
 from ..store.base import Store
 from ..store.disk import Disk
 from ..store.fitting import check_fits
-from ..store.opening import MODES, open_store
+from ..store.opening import MODES, default_mode, open_store
 from .bag_calls import BagCalls
 from .cache import Cache
 from .commits import Commits
@@ -75,7 +75,9 @@ class HotEmbeddingBagCollection(nn.Module):
     device : Device or str, optional
         An open device without tables, or a transport as in `hotrow.open`, whose device the
         collection opens and closes; by default "cpu", and none in mode "resident".
-    mode : str
+    mode : str, optional
+        By default "resident" where all tables are in memory and nothing is said of a device or of
+        slots, else "scratchpipe"; a log message of "hotrow.torch" says why.
         "resident": whole tables in the trainer's memory. "scratchpipe": the rows of coming batches
         get slots. "freqcache": likewise, and access counts choose the victims. "hotline": rows
         that `learn` chose have slots, all others are fetched for one batch.
@@ -157,7 +159,7 @@ class HotEmbeddingBagCollection(nn.Module):
     several_ranks = False  # whether every rank of torch.distributed may make one
 
     def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
-                 mode: str = "scratchpipe", optimizer: str | Rule = "sgd", lr: float = 0.01, *,
+                 mode: str | None = None, optimizer: str | Rule = "sgd", lr: float = 0.01, *,
                  preset: str | None = None, policy: str | None = None, admission: bool = False,
                  cold: str = "gathered", bounds_check_mode: str = "fatal",
                  slots_device: str | torch.device = "cpu", cache_load_factor: float | None = None,
@@ -173,13 +175,17 @@ class HotEmbeddingBagCollection(nn.Module):
         if isinstance(tables, TableConfig) or not isinstance(tables, Iterable):
             raise Error(f"expected a sequence of TableConfigs, not {type(tables).__name__}")
         given = tuple(tables)
-        self.tables, self.mode = [table_config(each) for each in given], mode
+        self.tables = [table_config(each) for each in given]
         self._torchrec = TorchRecTables(self.tables, given)
         check_tables(self.tables)
         mapped = any(config.ids == "any" for config in self.tables)
         if mapped and cold == "pooled":
             raise Error("tables with ids='any' need cold='gathered'")
         memory, rule = memory_on(slots_device), rule_of(optimizer, lr)
+        if mode is None:
+            mode = default_mode(self.tables, memory, device, preset, policy, cache_load_factor,
+                                workers, before, admission, share > 1, cold != "gathered")
+        self.mode = mode
         check_fits(self.tables, rule, device, preset, share)
         with ExitStack() as undo:
             here = groups or self._make_groups(rule)
@@ -629,7 +635,8 @@ class HotEmbeddingBagCollection(nn.Module):
     def close(self) -> None:
         """Write back, end the threads, and close a device that the collection opened.
 
-        Tables on disk are committed, if they have changed, and others may open them.
+        Tables on disk are committed, if they have changed, and others may open them. After a
+        `commit` with `dense` that one stays the last, with a warning if steps followed it.
         """
         try:
             self.lifecycle.close(self.saved.whole, self.disk.save)

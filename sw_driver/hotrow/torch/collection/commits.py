@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,7 @@ class Commits:
         self._disk, self._store, self._lifecycle, self._maps = disk, store, lifecycle, id_maps
         self._states = 0  # commits of state dicts
         self._referenced = -1  # the last of them
+        self._paired = False  # whether the caller's own parts belong to the commits
 
     @property
     def any(self) -> bool:
@@ -53,7 +55,9 @@ class Commits:
         with self._lifecycle.lock:
             self._lifecycle.finish()
             self._lifecycle.flush()
-            return disk.commit({"dense": dense, "ids": self._ids()}, keep)
+            number = disk.commit({"dense": dense, "ids": self._ids()}, keep)
+            self._paired = dense is not None
+            return number
 
     def open(self, number: int | None = None) -> Any:
         """As `HotEmbeddingBagCollection.open_commit`."""
@@ -64,7 +68,9 @@ class Commits:
                 disk.rollback(number)
                 self._store.reload()
                 self.load_ids()
-            return disk.parts().get("dense")
+            dense = disk.parts().get("dense")
+            self._paired = dense is not None
+            return dense
 
     def load_ids(self) -> None:
         """Continue with the ids of the open commit."""
@@ -126,9 +132,19 @@ class Commits:
             self._store.reload()
 
     def save(self) -> None:
-        """Commit at the end what has changed since the last commit."""
-        if self._disk is not None and (self._disk.changed or self._maps is not None):
+        """Commit at the end what has changed since the last commit.
+
+        Where commits have parts of the caller, rows without theirs would be of another step: the
+        last commit stands, and a warning says so.
+        """
+        if self._disk is None or not (self._disk.changed or self._maps is not None):
+            return
+        if not self._paired:
             self._disk.commit({"dense": None, "ids": self._ids()})
+        elif self._disk.changed:
+            warnings.warn(f"rows were trained after commit {self._disk.store.number}, which has "
+                          f"your parts beside it: it stays the last one, and these steps are "
+                          f"dropped; call commit() before close()", stacklevel=5)
 
     def close(self) -> None:
         """Close the store."""

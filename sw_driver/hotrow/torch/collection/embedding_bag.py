@@ -38,7 +38,8 @@ class HotEmbeddingBag(nn.Module):
     padding_idx : int, optional
         An id that is not looked up.
     cache : str
-        The collection's mode: "scratchpipe", "freqcache", "hotline" or "resident".
+        The collection's mode: "scratchpipe", "freqcache", "hotline" or "resident", with its
+        default.
     collection : HotEmbeddingBagCollection, optional
         The owner of the table `name`; by default a collection of this table alone.
     name : str
@@ -63,7 +64,7 @@ class HotEmbeddingBag(nn.Module):
 
     def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean",
                  include_last_offset: bool = False, padding_idx: int | None = None, *,
-                 cache: str = "scratchpipe", collection: HotEmbeddingBagCollection | None = None,
+                 cache: str | None = None, collection: HotEmbeddingBagCollection | None = None,
                  name: str = "bag", **options: Any) -> None:
         super().__init__()
         if "ids" in options:

@@ -7,6 +7,7 @@ import torch
 
 from ...kernels.copying import copy_rows
 from ...memory.buffer import empty
+from ...memory.huge_pages import advise_huge_pages
 
 _ALIGNMENT = 16  # bytes: a device carries rows in multiples of it
 
@@ -57,6 +58,8 @@ class RowKind:
                  pinned: bool = False) -> "Rows":
         """`count` rows with undefined contents, in `pinned` memory or not: Rows."""
         array = torch.empty(count, self.width, dtype=self.dtype, device=device, pin_memory=pinned)
+        if array.device.type == "cpu" and not pinned:
+            advise_huge_pages(array.data_ptr(), array.nbytes)
         array[:, self.used:] = 0
         side = None
         if self.state == "row":
@@ -71,6 +74,7 @@ class Reserved:
         self._kind, self._count = kind, count
         self._array = empty((count, kind.width * kind.dtype.itemsize), np.uint8)
         self._side = empty(count, np.float32) if kind.state == "row" else None
+        advise_huge_pages(self._array.ctypes.data, self._array.nbytes)
 
     def __len__(self) -> int:
         return self._count

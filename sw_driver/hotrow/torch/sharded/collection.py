@@ -138,7 +138,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     several_ranks = True
 
     def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
-                 mode: str = "scratchpipe", optimizer: str | Rule = "sgd", lr: float = 0.01, *,
+                 mode: str | None = None, optimizer: str | Rule = "sgd", lr: float = 0.01, *,
                  ranks: dist.ProcessGroup | None = None, **options: Any) -> None:
         tables, self.ranks = tuple(table_config(each) for each in tables), Ranks(ranks)
         if memory_on(options.get("slots_device", "cpu")).asynchronous:

@@ -1,5 +1,6 @@
 """The store of a collection's mode."""
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from ...contract.errors import Error
 from ...device import Device
 from ...kernels.compiler import usable_cores
 from ...transports.cpu import FEWEST_SLOTS, default_slots
-from ..features.configs import TableGroup
+from ..features.configs import TableConfig, TableGroup
 from ..memory.slot_memory import SlotMemory
 from ..optim.rules import Rule
 from .base import Store
@@ -66,6 +67,22 @@ def open_store(groups: Sequence[TableGroup], rule: Rule, memory: SlotMemory,
         if owned:
             device.close()
         raise
+
+
+def default_mode(tables: Sequence[TableConfig], memory: SlotMemory, *said: object) -> str:
+    """The mode where none is named: "resident" where all tables are in memory, and nothing is
+    `said` of a device or of slots; else "scratchpipe"."""
+    on_disk = [table.name for table in tables if table.path is not None]
+    if on_disk:
+        mode, why = "scratchpipe", f"table {on_disk[0]!r} is on disk"
+    elif memory.asynchronous:
+        mode, why = "scratchpipe", "slots are on a GPU"
+    elif any(said):
+        mode, why = "scratchpipe", "a device or slots are named"
+    else:
+        mode, why = "resident", "all tables are in memory, and no device is named"
+    logging.getLogger("hotrow.torch").info("mode %s, because %s", mode, why)
+    return mode
 
 
 def default_workers(device: Device) -> int:
