@@ -251,10 +251,10 @@ def test_close_keeps_rows_and_what_belongs_to_them_together(config, mode):
         step(tables, 1)
         tables.commit({"step": 1})
         committed = tables.sha256()
-    with pytest.warns(UserWarning, match="after commit 1, which has your parts beside it"):
-        with opened(config, mode) as tables:
-            assert tables.open_commit() == {"step": 1} and tables.sha256() == committed
-            step(tables, 2)
+    with (pytest.warns(UserWarning, match="after commit 1, which has your parts beside it"),
+          opened(config, mode) as tables):
+        assert tables.open_commit() == {"step": 1} and tables.sha256() == committed
+        step(tables, 2)
     with opened(config, mode) as tables:
         assert tables.sha256() == committed
         step(tables, 3)

@@ -56,6 +56,8 @@ class BagLayout:
         """Whether sums in rows `stride` elements apart share no memory: those of a sample lie in
         one row, or all of a feature before those of the next."""
         columns, size = self.first_columns.sort().values, self.dim
+        if not self.samples:
+            return True
         if self.samples > 1 and len(columns):
             if stride < size:
                 return False
