@@ -60,6 +60,7 @@ class ReadMaster:
     def __init__(self, unit, number, bus_bytes, expect, stall, mastering):
         self.unit, self.bus_bytes, self.expect, self.stall = unit, bus_bytes, expect, stall
         self.mastering, self.refused = mastering, 0
+        self._since = deque()  # cycle in which the burst of each word in `owed` was accepted
         self.name, self.bursts, self.owed, self.words = f"read_{number}", deque(), deque(), 0
         self._held = None
         unit.set(f"{self.name}_arsize", log2(bus_bytes))
@@ -90,7 +91,8 @@ class ReadMaster:
         assert self.owed, f"{name}: a word that no burst asked for"
         if self._ready:
             found = tuple(unit.get(f"{name}_{field}") for field in ("rid", "rlast", "rresp"))
-            identity, last, response, data, address, cycle = self.owed.popleft()
+            identity, last, response, data, address = self.owed.popleft()
+            cycle = self._since.popleft()
             if found[2] == DECERR != response and self.mastering.low_at >= cycle:
                 response = DECERR
                 self.refused += 1
@@ -106,7 +108,8 @@ class ReadMaster:
             at = word * self.bus_bytes
             self.owed.append((identity, int(word == words - 1), responses[word],
                               int.from_bytes(octets[at:at + self.bus_bytes], "little"),
-                              address + at, self.mastering.cycle - 1))
+                              address + at))
+            self._since.append(self.mastering.cycle - 1)
 
 
 class WriteMaster:
