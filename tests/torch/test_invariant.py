@@ -178,7 +178,7 @@ def state_left_behind(store):
     """A row that is fetched again has another row's state."""
     fetch = store.host.fetch
 
-    def fetched(group, flat, listed=None):
+    def fetched(group, flat, listed=None, ticket=None):
         rows = fetch(group, flat)
         rows.side.fill_(0.01)
         return rows

@@ -46,7 +46,8 @@ class SlotStorage:
         on_host = self.memory.device.type == "cpu"
         self._reserved = Reserved(kind, slots + area + max(slots, _ROOM)) if on_host else None
         self.rows = self._allocate(slots + area)
-        self.rows.array.zero_()
+        if self._reserved is None:  # whose pages are zeros
+            self.rows.array.zero_()
         narrow = flat_rows <= torch.iinfo(torch.int32).max
         self.held = torch.full((slots,), -1, dtype=torch.int32 if narrow else torch.int64)
         self.dirty = torch.zeros(slots, dtype=torch.bool)
