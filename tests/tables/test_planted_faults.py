@@ -23,9 +23,6 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
     "moved rows get the new epoch": (
         "kernels/tables/cleaner.cpp", "std::max(header.epoch, history_)", "epoch", "blocks",
         "epoch"),
-    "rows of a kept commit's segments move": (
-        "kernels/tables/cleaner.cpp", "segment->dead || segment->kept ||",
-        "segment->dead ||", "reader", "changed"),
     "history_from is not raised": (
         "tables/commits.py", '"history_from": history_from,', "", "reader", "changed"),
     "dropped commits are not listed": (

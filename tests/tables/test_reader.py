@@ -233,7 +233,7 @@ def test_what_is_damaged_is_named(tmp_path):
             blocks = next((each[2] for each in store._commits.manifest["segments"]
                            if path.name == f"seg-{each[0]:08d}.log"), None)
             used = len(whole) if blocks in (None, 3) else 4096 * (1 + blocks)
-            for offset in (*range(0, used, 97), used - 1):
+            for offset in (*range(0, used, 193), used - 1):
                 if blocks == 3 and used - 4096 + 40 <= offset:
                     continue  # zeros of the last page
                 path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 1]) + whole[offset + 1:])
