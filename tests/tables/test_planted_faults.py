@@ -99,6 +99,13 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
 }
 
 
+def test_each_fault_has_its_place():
+    for fault, (name, old, new, tests, _) in FAULTS.items():
+        source = (ROOT / "sw_driver" / "hotrow" / name).read_text()
+        assert source.count(old) == 1 and old != new, fault
+        assert (ROOT / "tests" / "tables" / f"test_{tests}.py").exists(), fault
+
+
 @pytest.mark.long
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
@@ -108,9 +115,7 @@ def test_a_planted_fault_is_noticed(tmp_path, fault):
     shutil.copytree(ROOT / "sw_driver", tmp_path / "sw_driver",
                     ignore=shutil.ignore_patterns("__pycache__"))
     path = tmp_path / "sw_driver" / "hotrow" / name
-    source = path.read_text()
-    assert source.count(old) == 1, f"{name} has {source.count(old)} places of the fault"
-    path.write_text(source.replace(old, new))
+    path.write_text(path.read_text().replace(old, new))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-m",
          "not long and not nightly", "--timeout", "300", f"tests/tables/test_{tests}.py", "-k",
