@@ -11,6 +11,7 @@ from hotrow.command.options import natural, positive
 from hotrow.command.terminal import console, print_json
 
 from . import cards, constants, sweeps, systems, validate, workloads
+from .choices import least_memory
 from .placements import FRAMEWORKS, Question
 
 MB = 2**20
@@ -97,9 +98,31 @@ def run(options) -> int:
     else:
         from .report import per_table
 
-        console().print(f"{result['verdict']}\n{per_table(result)}\n(projected; card: {note})\n"
-                        f"report: {folder / 'report.html'}")
+        console().print("\n".join((
+            result["verdict"], per_table(result), *_advice(question, result),
+            f"(projected; card: {note})", f"report: {folder / 'report.html'}")))
     return 0
+
+
+def _advice(question, result):
+    """What to choose: the next placements, slots, memory, and cores for loading."""
+    near = sorted((each for each in result["placements"] if each["seconds"]),
+                  key=lambda each: each["seconds"])[:3]
+    yield "fastest: " + ", ".join(f"{each['placement']} {1e3 * each['seconds']:.2f} ms"
+                                  for each in near)
+    work, rows = question.workload, sum(question.workload.rows)
+    for share in (0.9, 0.99):
+        slots = next((1 << power for power in range(10, 63) if 1 << power >= rows
+                      or question.count(1 << power).hit_rate >= share), rows)
+        yield (f"slots for {100 * share:.0f} % of the lookups: {min(slots, rows):,} of {rows:,} "
+               f"rows, {min(slots, rows) * work.row_bytes / MB:,.1f} MB")
+    if result["seconds"]:
+        least = least_memory(question, question.constants.worthwhile_gain * result["seconds"])
+        yield (f"tables on disk (path=): {least:g} GB of host memory are as fast, within "
+               f"{question.constants.worthwhile_gain:g} times" if least else
+               "tables on disk (path=): slower than the fastest with any memory of this host")
+    if result["loading_cores"]:
+        yield f"reading and mapping ids at that speed: {result['loading_cores']:.1f} cores"
 
 
 def _refuse_unread(options):

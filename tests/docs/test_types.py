@@ -62,6 +62,11 @@ assert_type(bags.gradients(), list[torch.Tensor])
 bags.optimizer.step()
 bags.learn(limit="10")  # E: arg-type
 hotrow.torch.HotEmbeddingBagCollection([config], look_behind=2)  # E: call-arg
+hotrow.torch.HotEmbeddingBagCollection([config], mode="scratchpad")  # E: arg-type
+hotrow.torch.HotEmbeddingBagCollection([config], optimizer="AdamW")  # E: arg-type
+convert(model, mode="scratchpipe", optimizer="adam", lr=0.1)
+convert(model, lr="0.1")  # E: arg-type
+assert_type(hotrow.torch.HotEmbeddingBag(10, 4)(torch.zeros(2, 1)), torch.Tensor)
 hotrow.torch.Adam(0.1, betas=0.9)  # E: arg-type
 with TrainPipeline([(torch.zeros(1, 1), "label")], model, lambda batch: batch[0]) as pipeline:
     for ids, label in pipeline:

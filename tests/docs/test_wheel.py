@@ -48,7 +48,9 @@ def test_contents(built):
         "hotrow", "hotrow_rtl", "hotrow_sim", "hotrow_explore", "hotrow_boards",
         "hotrow_program",
         f"hotrow-{metadata['Version']}.dist-info"}
-    for needed in ("hotrow/traces/sample.tsv", "hotrow/py.typed", "hotrow/contract/geometry.py",
+    for needed in ("hotrow/traces/sample.tsv", "hotrow/py.typed", "hotrow_rtl/py.typed",
+                   "hotrow_sim/py.typed", "hotrow_explore/py.typed", "hotrow_boards/py.typed",
+                   "hotrow/contract/geometry.py",
                    "hotrow_explore/data/systems.toml", "hotrow_explore/benchmarks/ecp5.json",
                    "hotrow_boards/boards/ulx3s.toml",
                    "hotrow_sim/verilated/harness.cpp", "hotrow/kernels/group.cpp"):

@@ -14,7 +14,9 @@ from .collection.embedding import HotEmbedding
 from .collection.embedding_bag import HotEmbeddingBag, check_convertible, refuse_any_ids
 from .features.configs import TableConfig
 from .optim.on_host import on_host
+from .optim.rules import OptimizerName, Rule
 from .sharded.collection import ShardedEmbeddingBagCollection
+from .store.opening import Mode
 
 _KINDS = (nn.EmbeddingBag, nn.Embedding)
 
@@ -22,7 +24,8 @@ _KINDS = (nn.EmbeddingBag, nn.Embedding)
 @on_host
 def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = None,
             sharded: bool = False, *, min_rows: int = 0,
-            choose: Callable[[str, nn.Module], bool] | None = None,
+            choose: Callable[[str, nn.Module], bool] | None = None, mode: Mode | None = None,
+            optimizer: OptimizerName | Rule = "sgd", lr: float = 0.01,
             **options: Any) -> HotEmbeddingBagCollection:
     """Replace every `nn.EmbeddingBag` and `nn.Embedding` of a model in place, and keep the weights.
 
@@ -47,8 +50,8 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
         Bags of fewer rows stay as they are.
     choose : callable, optional
         From a bag's name in the model and the bag to whether it is converted; the others stay.
-    **options
-        As in `HotEmbeddingBagCollection`: device, mode, optimizer, lr, ....
+    mode, optimizer, lr, **options
+        As in `HotEmbeddingBagCollection`.
 
     Returns
     -------
@@ -89,7 +92,8 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
             bag.mode if isinstance(bag, nn.EmbeddingBag) else "sum", bag.weight.dtype))
     kind: type[HotEmbeddingBagCollection] = (
         ShardedEmbeddingBagCollection if sharded else HotEmbeddingBagCollection)
-    collection = kind(tables.values(), initialise=False, **options)
+    collection = kind(tables.values(), mode=mode, optimizer=optimizer, lr=lr, initialise=False,
+                      **options)
     hot = {}
     for bag, config in tables.items():
         weights = bag.weight.detach()

@@ -21,12 +21,12 @@ from ..features.layout import FeatureLayout
 from ..features.outputs import joined
 from ..memory.slot_memory import memory_on
 from ..optim.on_host import entries_on_host
-from ..optim.rules import Rule
+from ..optim.rules import OptimizerName, Rule
 from ..optim.staging import GradientStage
 from ..store.base import Store
 from ..store.disk import Disk
 from ..store.fitting import check_fits
-from ..store.opening import MODES, default_mode, open_store
+from ..store.opening import MODES, Mode, default_mode, open_store
 from .bag_calls import BagCalls
 from .cache import Cache
 from .commits import Commits
@@ -159,7 +159,8 @@ class HotEmbeddingBagCollection(nn.Module):
     several_ranks = False  # whether every rank of torch.distributed may make one
 
     def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
-                 mode: str | None = None, optimizer: str | Rule = "sgd", lr: float = 0.01, *,
+                 mode: Mode | None = None, optimizer: OptimizerName | Rule = "sgd",
+                 lr: float = 0.01, *,
                  preset: str | None = None, policy: str | None = None, admission: bool = False,
                  cold: str = "gathered", bounds_check_mode: str = "fatal",
                  slots_device: str | torch.device = "cpu", cache_load_factor: float | None = None,

@@ -14,6 +14,7 @@ from ..features.bags import Bags
 from ..features.configs import TableConfig
 from ..features.inputs import host_tensor, weights_of
 from ..optim.on_host import entries_on_host
+from ..store.opening import Mode
 from .collection import HotEmbeddingBagCollection
 from .eager import outside_compile
 from .result_dtype import followed, unchanged
@@ -62,9 +63,11 @@ class HotEmbeddingBag(nn.Module):
 
     rows_name = "weight"  # of its parameter
 
+    __call__: Callable[..., torch.Tensor]  # a type only
+
     def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean",
                  include_last_offset: bool = False, padding_idx: int | None = None, *,
-                 cache: str | None = None, collection: HotEmbeddingBagCollection | None = None,
+                 cache: Mode | None = None, collection: HotEmbeddingBagCollection | None = None,
                  name: str = "bag", **options: Any) -> None:
         super().__init__()
         if "ids" in options:

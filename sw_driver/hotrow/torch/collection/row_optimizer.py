@@ -13,7 +13,7 @@ from ...contract.errors import Error
 from ...system.interrupts import raise_saying, uninterrupted
 from ..features.layout import FeatureLayout
 from ..optim.on_host import on_host
-from ..optim.rules import OPTIMIZERS, Rule
+from ..optim.rules import OPTIMIZERS, OptimizerName, Rule
 from ..optim.staging import GradientStage
 from ..store.base import Store
 from .bag_calls import BagCalls
@@ -316,7 +316,7 @@ class _Guard(torch.Tensor):
         return _TENSOR.__torch_function__(func, (), args, kwargs or {})
 
 
-def rule_of(optimizer: str | Rule, lr: float) -> Rule:
+def rule_of(optimizer: OptimizerName | Rule, lr: float) -> Rule:
     """The rule of an optimizer by its name, or the rule itself.
 
     Raises

@@ -1,7 +1,7 @@
 """Optimizers of embedding rows: the step of a row, fp32, on what the row and its state hold."""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -236,6 +236,7 @@ class PartialRowwiseAdam(Adam):
         return row_mean(gradients * gradients)[:, None]
 
 
+OptimizerName = Literal["sgd", "rowwise_adagrad", "adagrad", "adam", "partial_rowwise_adam"]
 OPTIMIZERS = {rule.name: rule for rule in (SGD, RowwiseAdagrad, Adagrad, Adam, PartialRowwiseAdam)}
 
 

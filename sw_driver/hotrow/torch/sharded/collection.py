@@ -23,9 +23,10 @@ from ..memory.slot_memory import memory_on
 from ..memory.tables import digest_of
 from ..optim.finite_check import FiniteCheck
 from ..optim.on_host import entries_on_host
-from ..optim.rules import Rule
+from ..optim.rules import OptimizerName, Rule
 from ..store.base import Store
 from ..store.in_flight import BatchWindow
+from ..store.opening import Mode
 from .id_maps import SharedIdMaps
 from .ranks import Ranks
 from .sharding import Sharding
@@ -138,7 +139,8 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     several_ranks = True
 
     def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
-                 mode: str | None = None, optimizer: str | Rule = "sgd", lr: float = 0.01, *,
+                 mode: Mode | None = None, optimizer: OptimizerName | Rule = "sgd",
+                 lr: float = 0.01, *,
                  ranks: dist.ProcessGroup | None = None, **options: Any) -> None:
         tables, self.ranks = tuple(table_config(each) for each in tables), Ranks(ranks)
         if memory_on(options.get("slots_device", "cpu")).asynchronous:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ... import device as driver
 from ...contract.errors import Error
@@ -19,7 +19,8 @@ from .cold_pooling import ColdPooling
 from .placement_policy import HotlinePolicy, LookAheadPolicy, share_of
 from .resident import ResidentStore
 
-MODES = ("resident", "hotline", "scratchpipe", "freqcache")
+Mode = Literal["resident", "hotline", "scratchpipe", "freqcache"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 COLD = ("gathered", "pooled")
 _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
 
@@ -69,9 +70,10 @@ def open_store(groups: Sequence[TableGroup], rule: Rule, memory: SlotMemory,
         raise
 
 
-def default_mode(tables: Sequence[TableConfig], memory: SlotMemory, *said: object) -> str:
+def default_mode(tables: Sequence[TableConfig], memory: SlotMemory, *said: object) -> Mode:
     """The mode where none is named: "resident" where all tables are in memory, and nothing is
     `said` of a device or of slots; else "scratchpipe"."""
+    mode: Mode
     on_disk = [table.name for table in tables if table.path is not None]
     if on_disk:
         mode, why = "scratchpipe", f"table {on_disk[0]!r} is on disk"

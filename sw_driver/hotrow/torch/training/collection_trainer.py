@@ -21,6 +21,7 @@ from ..memory.tables import EmbeddingTables
 from ..optim.rules import Rule
 from ..pipeline.micro_batch import backward, refuse_batch_coupled
 from ..store.cached import CachedStore
+from ..store.opening import Mode
 from ..store.placement_policy import HotlinePolicy
 from .trainer import StepResult, Trainer
 
@@ -60,7 +61,7 @@ class CollectionTrainer(Trainer):
     """
 
     def __init__(self, model: nn.Module, tables: EmbeddingTables, optimizer: Rule,
-                 device: Device | None = None, mode: str = "resident",
+                 device: Device | None = None, mode: Mode = "resident",
                  any_ids: bool = False, id_maps: bytes | None = None, **options: Any):
         super().__init__(model, tables, optimizer)
         if mode == "hotline":

@@ -1,6 +1,7 @@
 """Settings of a training run."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ...command.limits import check_batch, check_memory, check_writable
 from ...command.options import HotBudget
@@ -8,6 +9,10 @@ from ...contract.errors import Error
 from ...contract.generated import DEFAULT_PRESET
 from ...contract.geometry import preset
 from ...traces import Trace, open_trace
+
+if TYPE_CHECKING:  # these load PyTorch
+    from ..optim.rules import OptimizerName
+    from ..store.opening import Mode
 
 MODES = ("hotline", "resident", "scratchpipe", "freqcache")
 CACHED = ("scratchpipe", "freqcache")  # a planner gives slots to the rows of coming batches
@@ -29,10 +34,10 @@ class TrainOptions:
     bag: str | None = None
     hash_rows: int | None = None
     any_ids: int | None = None
-    mode: str = "hotline"
+    mode: "Mode" = "hotline"
     transport: str = "cpu"
     preset: str = DEFAULT_PRESET
-    optimizer: str = "sgd"
+    optimizer: "OptimizerName" = "sgd"
     batch_size: int = 1024
     batches: int | None = None
     epochs: int = 1
