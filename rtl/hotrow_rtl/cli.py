@@ -118,6 +118,7 @@ def files_of(config, kind="map") -> tuple[dict[str, str], dict]:
     kind : str
         "map", or one of `FORMATS`.
     """
+    from .emit.component import lint_waiver
     from .emit.memory_report import memories
     from .emit.verilog import TOP_MODULE, emit  # loads Amaranth
 
@@ -140,5 +141,6 @@ def files_of(config, kind="map") -> tuple[dict[str, str], dict]:
                      for memory in held],
     }
     geometry = json.dumps(described, indent=1) + "\n"
+    waiver = {f"{config.name}.vlt": lint_waiver(f"{config.name}.v")}
     return {f"{config.name}.v": verilog, f"{config.name}.json": geometry,
-            **(exported or render())}, described
+            **(exported or {**waiver, **render()})}, described

@@ -93,6 +93,12 @@ def to_verilog(component, name: str, ports=None) -> str:
     return f"{modules}\n{RAM_VERILOG}" if f" {RAM_MODULE} #(" in modules else modules
 
 
+def lint_waiver(file: str) -> str:
+    """Verilator's configuration by which `--lint-only -Wall` has no message about a file that
+    `to_verilog` wrote: all of them are about style."""
+    return f'`verilator_config\nlint_off -file "*{file}"\n'
+
+
 def refuse_zero_width(text: str) -> None:
     """Refuse ports without bits, which simulators read as `[-1:0]`.
 

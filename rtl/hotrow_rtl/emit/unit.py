@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In
 
 from ..config import Config
 from ..units.catalog import Unit
-from .component import flat_ports, to_verilog
+from .component import flat_ports, lint_waiver, to_verilog
 from .memory_report import memories
 
 SEPARATOR = "_"  # in the names of ports
@@ -44,6 +44,7 @@ def unit_files(unit: Unit, config: Config) -> tuple[dict[str, str], dict]:
     return {
         f"{unit.module}.v": f"// hotrow, unit {unit.name}, {parameters}: emitted by hotrow_rtl\n"
                             f"{text}",
+        f"{unit.module}.vlt": lint_waiver(f"{unit.module}.v"),
         f"{unit.module}.json": json.dumps(described, indent=1) + "\n",
         f"{unit.module}.md": _page(described, component, parameters),
     }, described

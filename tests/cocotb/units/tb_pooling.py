@@ -80,13 +80,17 @@ class Bench:
         self.units.words.put(*words_of(rows, self.word_bytes))
 
     async def check(self, lengths, row_bytes, kind="fp32", mean=False, weighted=False,
-                    special=False):
+                    special=False, hold=0):
+        """Results equal the model's; for `hold` cycles none is accepted."""
         rng = self.rng
         rows = random_rows(rng, sum(lengths), row_bytes, kind, special)
         weights = rng.normal(size=len(rows)).astype(np.float32).view(np.uint32) if weighted \
             else None
         await self.setting(kind, row_bytes, mean)
+        self.units.results.paused = bool(hold)
         self.put(rows, lengths, weights)
+        await ClockCycles(self.units.dut.clk, max(hold, 1))
+        self.units.results.paused = False
         found = await receive(self.units.results, len(lengths), row_bytes, TYPES[kind],
                               self.word_bytes)
         wanted = pool(rows, lengths, kind, weights, mean)
@@ -110,12 +114,14 @@ async def bags_equal_the_model(dut, pace):
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def edges(dut):
-    """Empty bags alone, bags longer than the partial sums, any bits, the longest row."""
+    """Empty bags alone, bags longer than the partial sums, results that wait, any bits, the
+    longest row."""
     bench = await Bench.start(dut)
     longest = bench.units.config.row_bytes
     await bench.check([0, 0, 1, 0], 16)
     await bench.check([0, 3], 32, mean=True)
     await bench.check([37, 1, 18], 16, mean=True)
+    await bench.check([1] * 60, 32, "fp16", hold=500)
     for kind in TYPES:
         await bench.check([1, 2, 5], 32, kind, special=True)
     await bench.check([2, 0, 1], longest // (2 if longest > 512 else 1), "fp16")

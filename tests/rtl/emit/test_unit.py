@@ -41,7 +41,7 @@ def made(request):
 def test_files_of_a_unit(made):
     """The header has the ports that the JSON file and the page list; fields do not overlap."""
     chosen, files, described = made
-    assert sorted(files) == sorted(f"{chosen.module}.{ending}" for ending in ("v", "json", "md"))
+    assert set(files) == {f"{chosen.module}.{ending}" for ending in ("v", "vlt", "json", "md")}
     text = files[f"{chosen.module}.v"]
     header = re.search(rf"^module {chosen.module}\(([^;]*)\);(.*?)^endmodule", text, re.M | re.S)
     found = {name: (direction, int(high or 0) + 1) for direction, high, name in re.findall(
@@ -61,6 +61,29 @@ def test_files_of_a_unit(made):
         assert ends <= port["bits"]
     assert text.count(f"module {RAM_MODULE} ") == 1
     assert not re.search(r"\.py\b", text) and "[-1:0]" not in text and "always @*" not in text
+
+
+@pytest.mark.slow
+def test_lint_is_silent(made, tmp_path):
+    """With the waivers. Without them, Verilator has messages."""
+    toolchain = pytest.importorskip("hotrow_sim.toolchain")
+    try:
+        verilator = toolchain.find_verilator()
+    except toolchain.ToolMissing as missing:
+        pytest.skip(str(missing))
+    chosen, files, _ = made
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    def lint(*endings):
+        return subprocess.run(
+            [verilator.program, "--lint-only", "-Wall", "--top-module", chosen.module,
+             *(f"{chosen.module}.{ending}" for ending in endings)], cwd=tmp_path,
+            env=verilator.environment(), capture_output=True, text=True)
+
+    done = lint("vlt", "v")
+    assert not done.returncode and "%" not in done.stdout + done.stderr, done.stderr[:2000]
+    assert "%Warning" in lint("v").stderr
 
 
 @pytest.mark.slow
