@@ -33,10 +33,10 @@ def compare(subparsers):
     add("--policies", "--policy", type=names, default=("lru", "lfu"),
         help="of lru,lfu, and module:Class of your own; Belady's bound stands beside them")
     add("--slots", type=positives, default=(1024,), help="several values are separated by commas")
-    add("--batches", type=positive, default=100, help="of the run, at most those of the log")
-    add("--warm-up", type=natural, default=20, help="of these, batches that do not count")
+    add("--batches", type=positive, default=250, help="of the run, at most those of the log")
+    add("--warm-up", type=natural, default=50, help="of these, batches that do not count")
     add("--dim", type=positive, default=16, help="elements of a row, divisible by 4")
-    add("--lr", type=shared.rate, default=0.1, help="learning rate")
+    add("--lr", type=shared.rate, default=0.3, help="learning rate")
     add("--seed", type=natural, default=0, help="of generated data and of the model")
     add("-o", "--output", type=shared.output_folder, metavar="DIR",
         help="folder for compare.csv and compare.png")
