@@ -81,8 +81,13 @@ def test_without_a_rate_the_answer_is_no_card_or_undecided():
     assert reasons["hotline"] == "no benchmark result for card x"
 
 
-def test_tables_larger_than_every_memory_fit_nowhere():
-    assert recommend(question("criteo-1tb", "desktop"))["verdict"].startswith("does not fit")
+def test_a_disk_serves_tables_larger_than_every_memory():
+    assert recommend(question("criteo-1tb", "desktop"))["verdict"].startswith(
+        "no card: disk is best")
+
+
+def test_tables_larger_than_the_disk_fit_nowhere():
+    assert recommend(question("dlrm-v4", "cloud-small"))["verdict"].startswith("does not fit")
 
 
 def test_a_slow_card_is_slower():

@@ -9,7 +9,7 @@ import hotrow
 import numpy as np
 import torch
 from hotrow.ids import Expiry, IdMap
-from hotrow.kernels import copying, pages, pooling, updating
+from hotrow.kernels import copying, pooling, updating
 from hotrow.kernels.grouping import Grouper
 from hotrow.kernels.library import library
 from hotrow.operands.results import RowList
@@ -25,7 +25,7 @@ def passes():
     slots = torch.randperm(ROWS, generator=torch.Generator().manual_seed(1)).int()
     rows, source = torch.zeros(ROWS, DIM), torch.ones(ROWS, DIM)
     state, held = torch.zeros(ROWS), torch.zeros(ROWS, dtype=torch.int32)
-    dirty, spans = torch.zeros(ROWS, dtype=torch.bool), torch.tensor([[0, ROWS]])
+    dirty = torch.zeros(ROWS, dtype=torch.bool)
     ids = IdMap(ROWS, expiry=Expiry(age=1), threads=3)
     ids.done(ids.plan(np.arange(ROWS - 1)).number)
     layout = pooling.BagLayout(1, ROWS, DIM, mean=torch.ones(1, dtype=torch.bool))
@@ -35,7 +35,6 @@ def passes():
         rows, slots, source, RowwiseAdagrad(0.1), state), [rows, state]
     yield "assign_slots", lambda: copying.assign_slots(
         held, dirty, slots, torch.arange(ROWS)), [held]
-    yield "read_rows", lambda: pages.read_rows(source, slots, spans), []
     yield "pool_forward", lambda: pooling.pool_bags(source, slots, layout), []
     yield "pool_backward", lambda: pooling.sum_gradients(source, groups, layout), []
     yield "id_map_find", lambda: ids.find(np.arange(ROWS)), []

@@ -45,7 +45,7 @@ class Sound(CollectionTrainer):
         """Trained rows without a slot, flat int64[c], go back to the tables."""
         self.write_cold(event, group, cold, rows)
 
-    def gather(self, group, cold, listed=None):
+    def gather(self, group, cold, listed=None, ticket=None):
         """Rows without a slot are fetched for the second micro-batch."""
         return self.fetch(group, cold)
 
@@ -67,7 +67,7 @@ class DropsUpdates(Sound):
 class Stale(Sound):
     """The gather of one batch did not wait for the write-back of the batch before."""
 
-    def gather(self, group, cold, listed=None):
+    def gather(self, group, cold, listed=None, ticket=None):
         rows = super().gather(group, cold)
         if self.faulty:
             new = rows.weights.clone()
@@ -114,7 +114,7 @@ class ForgetsState(Sound):
 class ForgetsPopular(Sound):
     """The dense part learns from the second micro-batch alone."""
 
-    def gather(self, group, cold, listed=None):
+    def gather(self, group, cold, listed=None, ticket=None):
         if self.faulty:  # the popular part has run by then
             self.model.zero_grad()
             self.spoiled += 1

@@ -64,7 +64,7 @@ def test_own_model_learns(run):
 def test_ngram_tables_lower_the_loss(run):
     out = run("ngram_memory.py", "--characters", 60_000, "--epochs", 1, "--rows", 2000)
     without, with_tables = (float(each) for each in re.findall(r"(\d\.\d+) bits", out))
-    assert with_tables < without - 0.2 and re.search(r"\d\.\d% of lookups hit", out)
+    assert with_tables < without - 0.1 and re.search(r"\d\.\d% of lookups hit", out)
 
 
 def test_several_processes_explains_itself(run, monkeypatch):

@@ -43,7 +43,7 @@ class Fault:
         """Have rows that arrive changed: `change` of flat rows and Rows."""
         fetch = self.store.host.fetch
 
-        def spoilt(group, flat, listed=None):
+        def spoilt(group, flat, listed=None, ticket=None):
             rows = fetch(group, flat)
             if self.faulty:
                 change(flat, rows)
