@@ -86,7 +86,7 @@ def test_lint_is_silent(made, tmp_path):
     assert "%Warning" in lint("v").stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_same_bytes_in_another_process(made):
     chosen, files, _ = made
     program = ("import hashlib; from hotrow_rtl.emit.unit import unit_files; "
