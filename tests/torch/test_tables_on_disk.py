@@ -287,6 +287,27 @@ def test_state_dicts_name_a_commit(config, mode, tmp_path):
         assert again.sha256() == last
 
 
+@pytest.mark.parametrize("before", [1, 2, 3])
+def test_the_last_state_dict_stays_while_the_next_is_written(config, before):
+    """Also that of an earlier process, and one to which the tables have returned."""
+    with opened(config, "scratchpipe") as tables:
+        for number in range(before):
+            step(tables, number)
+            saved, expected = copy.deepcopy(tables.state_dict()), tables.sha256()
+    with opened(config, "scratchpipe") as tables:
+        for _ in range(3):  # the process ends before the new state dict is on the disk
+            tables.load_state_dict(saved)
+            assert tables.sha256() == expected
+            step(tables, 50)
+            tables.state_dict()
+        step(tables, 51)
+        last, expected = copy.deepcopy(tables.state_dict()), tables.sha256()
+        step(tables, 52)
+        tables.state_dict()
+        tables.load_state_dict(last)
+        assert tables.sha256() == expected
+
+
 def test_rows_of_tables_in_memory_load(config):
     with opened(replace(config, path=None)) as memory, opened(config, "scratchpipe") as tables:
         step(memory, 7, 2999)

@@ -32,8 +32,7 @@ class Commits:
     def __init__(self, disk: Disk | None, store: Store, lifecycle: Lifecycle,
                  id_maps: IdMaps | None) -> None:
         self._disk, self._store, self._lifecycle, self._maps = disk, store, lifecycle, id_maps
-        self._states = 0  # commits of state dicts
-        self._referenced = -1  # the last of them
+        self._referenced = -1  # commit of the last state dict
         self._paired = False  # whether the caller's own parts belong to the commits
 
     @property
@@ -94,9 +93,15 @@ class Commits:
             self._lifecycle.finish()
             self._lifecycle.flush()
             if not disk.closed and (disk.changed or disk.store.number != self._referenced):
-                self._states += 1
-                self._referenced = self.commit(keep=_STATE[self._states % 2])
+                self._referenced = self.commit(keep=self._older_state())
         return disk.reference
+
+    def _older_state(self) -> str:
+        """The name of a state dict's commit that may go: the one that the open commit does not
+        follow, or the older one, so that the state dict before the next one stays."""
+        numbers = {each.keep: each.number for each in self.all()
+                   if each.number <= self.disk.store.number}
+        return min(_STATE, key=lambda name: numbers.get(name, -1))
 
     def given(self, key: str, prefixes: Mapping[str, str], state_dict: Mapping[str, Any],
               missing: list[str], messages: list[str],
