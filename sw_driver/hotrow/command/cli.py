@@ -56,12 +56,9 @@ class Parser(argparse.ArgumentParser):
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # to which a command adds its own
 
 
-OWN = (EntryPoint("compare", "hotrow_explore.compare:compare", GROUP),)
-
-
 def commands() -> dict[str, EntryPoint]:
-    """The entry point of every subcommand: of `OWN`, and of those that are installed."""
-    return {entry.name: entry for entry in sorted((*OWN, *entry_points(group=GROUP)))}
+    """The entry point of every subcommand that is installed, by name."""
+    return {entry.name: entry for entry in sorted(entry_points(group=GROUP))}
 
 
 def main(arguments: Iterable[str] | None = None) -> int:

@@ -46,12 +46,22 @@ Array: TypeAlias = NDArray[Any] | Tensor
 
 def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """An uninitialised C-contiguous array whose first byte lies on a multiple of 64."""
+    return _aligned(np.empty, shape, dtype)
+
+
+def zeros(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """As `empty`, of zeros, of which a large array takes a page when it is first written."""
+    return _aligned(np.zeros, shape, dtype)
+
+
+def _aligned(made: Callable[..., NDArray[Any]], shape: int | tuple[int, ...],
+             dtype: DTypeLike) -> NDArray[Any]:
     dtype = np.dtype(dtype)
     shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
     if any(size < 0 for size in shape):
         raise RegistrationError(f"an array has 0 elements or more in each dimension, not {shape}")
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = np.empty(size + LIST_ALIGNMENT, np.uint8)
+    memory = made(size + LIST_ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % LIST_ALIGNMENT
     return memory[start:start + size].view(dtype).reshape(shape)
 

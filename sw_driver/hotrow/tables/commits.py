@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..contract.errors import Error
-from .manifest import manifest_path, numbers, read_manifest, replace, sync_folder, write_manifest
+from ..system.files import sync_folder
+from .manifest import manifest_path, numbers, read_manifest, replace, write_manifest
 
 
 @dataclass(frozen=True)

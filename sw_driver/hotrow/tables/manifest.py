@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..contract.errors import Error
+from ..system.files import sync_folder
 
 FORMAT = 2
 
@@ -20,15 +21,6 @@ def manifest_path(folder: Path, number: int) -> Path:
 def numbers(folder: Path) -> list[int]:
     """Of the commits of a folder, ascending."""
     return sorted(int(path.stem.removeprefix("commit-")) for path in folder.glob("commit-*.json"))
-
-
-def sync_folder(folder: Path) -> None:
-    """Force the names of a folder's files to the disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def replace(path: Path, content: bytes) -> None:

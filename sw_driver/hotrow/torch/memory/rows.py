@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ...contract.generated import LIST_ALIGNMENT
 from ...kernels.copying import copy_rows
+from ...memory.buffer import zeros
 from ...memory.huge_pages import advise_huge_pages
 
 _ALIGNMENT = 16  # bytes: a device carries rows in multiples of it
@@ -73,11 +73,8 @@ class Reserved:
 
     def __init__(self, kind: RowKind, count: int):
         self._kind, self._count = kind, count
-        size = kind.width * kind.dtype.itemsize
-        memory = np.zeros(count * size + LIST_ALIGNMENT, np.uint8)
-        start = -memory.ctypes.data % LIST_ALIGNMENT
-        self._array = memory[start:start + count * size].reshape(count, size)
-        self._side = np.zeros(count, np.float32) if kind.state == "row" else None
+        self._array = zeros((count, kind.width * kind.dtype.itemsize), np.uint8)
+        self._side = zeros(count, np.float32) if kind.state == "row" else None
         advise_huge_pages(self._array.ctypes.data, self._array.nbytes)
 
     def __len__(self) -> int:
