@@ -29,7 +29,7 @@ def demo(subparsers):
         "transport sim builds the simulated device.")
     add_options(parser, TrainOptions(TRACE, mode=MODE, transport="sim", batch_size=512, batches=40,
                                      timeline=TIMELINE))
-    parser.set_defaults(run=run, any_ids=None)
+    parser.set_defaults(run=run, any_ids=None, tables=None, memory=None)
 
 
 def run(arguments) -> int:

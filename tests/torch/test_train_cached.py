@@ -25,7 +25,7 @@ def train(capsys):
     def run(*arguments):
         code = main(["train", *map(str, arguments)])
         out, err = capsys.readouterr()
-        return code, json.loads(out) if not code else out, err
+        return code, json.loads(out) if not code and "--json" in arguments else out, err
     return run
 
 

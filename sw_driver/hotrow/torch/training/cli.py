@@ -26,7 +26,14 @@ def train(subparsers: Subparsers) -> None:
                         "limit to their number: each column has a table of at most so many rows, "
                         "where a new id takes the row that was looked up least recently; for modes "
                         + " and ".join(CACHED))
-    parser.set_defaults(run=_run)
+    parser.add_argument("--tables", metavar="FOLDER",
+                        help="keep the tables in a folder, larger than memory, and train without "
+                        "the run beside; --checkpoint-every commits, and a bare --resume continues "
+                        f"at the last commit; by default with mode {CACHED[0]}")
+    parser.add_argument("--memory", metavar="BYTES",
+                        help="of the whole process with --tables, like 2GB, by which slots are "
+                        "chosen")
+    parser.set_defaults(run=_run, mode=None)
 
 
 def add_options(parser: argparse.ArgumentParser, default: TrainOptions) -> None:
@@ -76,7 +83,8 @@ def add_options(parser: argparse.ArgumentParser, default: TrainOptions) -> None:
         help="file to write the run to, whole or not at all")
     add("--checkpoint-every", type=positive, metavar="BATCHES", default=default.checkpoint_every,
         help="batches from one checkpoint to the next")
-    add("--resume", metavar="FILE", help="checkpoint to continue, with the options of its run")
+    add("--resume", metavar="FILE", nargs="?", const="",
+        help="checkpoint to continue, with the options of its run")
     parser.add_argument("--timeline", metavar="FILE", default=default.timeline,
                         type=shared.output_file, help="write every command of the card and every "
                         "step of the trainer as a trace for ui.perfetto.dev and chrome://tracing")
@@ -91,6 +99,8 @@ def _run(arguments: argparse.Namespace) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     given = {each.name: getattr(arguments, each.name) for each in fields(TrainOptions)}
     given["hot_budget"] = given["hot_budget"] or HotBudget()
+    on_disk = given["tables"] is not None
+    given["mode"] = given["mode"] or (CACHED[0] if on_disk else TrainOptions.mode)
     options = TrainOptions(**given)
     find_transport(options.transport)
     trace = options.open_trace()  # before PyTorch is loaded, which takes seconds
@@ -101,4 +111,4 @@ def _run(arguments: argparse.Namespace) -> int:
     with Steps() as steps:
         result = run(options, steps, trace)
     (print_json if arguments.json else print_tables)(result)
-    return 0 if result["check_held"] else 1
+    return 1 if result["check_held"] is False else 0

@@ -40,6 +40,8 @@ class CollectionTrainer(Trainer):
         Whether the tables have `ids="any"`; the one looked up least recently loses its row.
     id_maps : bytes, optional
         State of the collection's `id_maps` to continue from.
+    path, memory : optional
+        As in `TableConfig`, of tables on disk: `tables` is then one of their shape, without memory.
     **options
         Of the collection.
 
@@ -62,16 +64,20 @@ class CollectionTrainer(Trainer):
 
     def __init__(self, model: nn.Module, tables: EmbeddingTables, optimizer: Rule,
                  device: Device | None = None, mode: Mode = "resident",
-                 any_ids: bool = False, id_maps: bytes | None = None, **options: Any):
+                 any_ids: bool = False, id_maps: bytes | None = None, path: str | None = None,
+                 memory: str | None = None, **options: Any):
         super().__init__(model, tables, optimizer)
         if mode == "hotline":
             refuse_batch_coupled(model)
-        more: dict[str, Any] = {"ids": "any", "expiry": Expiry()} if any_ids else {}
+        more: dict[str, Any] = {"path": path, "memory": memory}
+        if any_ids:
+            more |= {"ids": "any", "expiry": Expiry()}
         configs = [TableConfig(f"table {number}", rows, tables.dim, **more)
                    for number, rows in enumerate(tables.cardinalities)]
-        group = TableGroup(range(len(configs)), configs, optimizer, tables)
+        groups = None if path else [TableGroup(range(len(configs)), configs, optimizer, tables)]
         self.collection = HotEmbeddingBagCollection(
-            configs, device, mode, optimizer, groups=[group], **options)
+            configs, device, mode, optimizer, groups=groups, **options)
+        self.tables = self.collection.store.groups[0].tables
         if self.collection.id_maps is not None and id_maps is not None:
             self.collection.id_maps.load(id_maps)
         store = self.collection.store

@@ -1,13 +1,15 @@
 """Settings of a training run."""
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...command.limits import check_batch, check_memory, check_writable
+from ...command.limits import check_batch, check_folder, check_memory, check_writable
 from ...command.options import HotBudget
 from ...contract.errors import Error
 from ...contract.generated import DEFAULT_PRESET
 from ...contract.geometry import preset
+from ...tables.memory import memory_bytes
 from ...traces import Trace, open_trace
 
 if TYPE_CHECKING:  # these load PyTorch
@@ -34,6 +36,8 @@ class TrainOptions:
     bag: str | None = None
     hash_rows: int | None = None
     any_ids: int | None = None
+    tables: str | None = None
+    memory: str | None = None
     mode: "Mode" = "hotline"
     transport: str = "cpu"
     preset: str = DEFAULT_PRESET
@@ -87,10 +91,11 @@ class TrainOptions:
         if self.mode not in CACHED:
             if self.mode == "resident" and self.timeline:
                 raise Error("mode resident uses no card: leave --timeline out")
-            for name in ("policy", "checkpoint", "resume"):
+            for name in ("tables", "policy", "checkpoint", "resume"):
                 if getattr(self, name):
                     raise Error(f"--{name} is for modes {' and '.join(CACHED)}, not {self.mode}: "
                                 f"add --mode {CACHED[0]}, or leave it out")
+        self._check_tables()
         self._check_files()
         trace = open_trace(self.trace, self.ids, self.label, self.dense, self.bag, seed=self.seed,
                            hash_rows=self.hash_rows, any_ids=self.any_ids)
@@ -102,18 +107,42 @@ class TrainOptions:
         self._check_fits(trace)
         return trace
 
+    def _check_tables(self) -> None:
+        """Raise Error if options of tables on disk do not go together."""
+        if self.tables is None:
+            if self.memory is not None:
+                raise Error("--memory limits a process whose tables are on disk: name their folder "
+                            "with --tables, or leave --memory out")
+            if self.resume == "":
+                raise Error("--resume needs the FILE of a checkpoint, or the folder of --tables")
+            return
+        if not self.tables:
+            raise Error("--tables needs the name of a folder")
+        if self.checkpoint is not None:
+            raise Error(f"the commits of the tables in {self.tables} are the checkpoints of the "
+                        f"run: leave --checkpoint out")
+        if self.resume and os.path.realpath(self.resume) != os.path.realpath(self.tables):
+            raise Error(f"--resume names {self.resume}, and the run would continue in "
+                        f"{self.tables}: give --resume without a file")
+        if self.memory is not None:
+            memory_bytes(self.memory)
+            if self.transport != "cpu" or self.hot_budget.asked:
+                raise Error("--memory chooses the slots of a card in software: leave --transport, "
+                            "--slots and --hot-budget out, or --memory")
+        check_folder(self.tables)
+
     def _check_files(self) -> None:
         for path in filter(None, (self.timeline, self.checkpoint)):
             check_writable(path)
 
     def _check_fits(self, trace: Trace) -> None:
         """Raise Error if memory or card are too small."""
-        row_bytes = self.row_bytes + 4 * STATEFUL[self.optimizer]
+        row_bytes = 0 if self.tables is not None else self.row_bytes + 4 * STATEFUL[self.optimizer]
         if self.any_ids:
             from ...ids import IdMap  # which loads PyTorch
 
             row_bytes += IdMap.ROW_BYTES
-        check_memory(trace, row_bytes, copies=2)
+        check_memory(trace, row_bytes, copies=1 if self.tables is not None else 2)
         if self.mode != "resident":
             check_batch(trace, self.batch_size, self.preset)
 

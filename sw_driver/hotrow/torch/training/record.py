@@ -16,7 +16,7 @@ class Predictions:
 
     Attributes
     ----------
-    label, logit, reference : list of float32[B], one per batch
+    label, logit, reference : list of float32[B], one per batch; no reference without a run beside
     """
 
     def __init__(self) -> None:
@@ -25,17 +25,21 @@ class Predictions:
         self.reference: list[NDArray[np.float32]] = []
 
     def add(self, label: NDArray[np.float32], logit: NDArray[np.float32],
-            reference: NDArray[np.float32]) -> None:
+            reference: NDArray[np.float32] | None) -> None:
         self.label.append(label)
         self.logit.append(logit)
-        self.reference.append(reference)
+        if reference is not None:
+            self.reference.append(reference)
 
     def score(self, first: int) -> dict[str, float | None]:
         """Loss and AUC over the batches from `first` on: dict, by the names of the report."""
-        label, logit, reference = (np.concatenate(column[first:]) for column in (
-            self.label, self.logit, self.reference))
-        return {"loss": log_loss(label, logit), "loss_reference": log_loss(label, reference),
-                "auc": auc(label, logit), "auc_reference": auc(label, reference)}
+        label = np.concatenate(self.label[first:])
+        found: dict[str, float | None] = {}
+        for name, column in (("", self.logit), ("_reference", self.reference)):
+            logit = np.concatenate(column[first:]) if column else None
+            found["loss" + name] = None if logit is None else log_loss(label, logit)
+            found["auc" + name] = None if logit is None else auc(label, logit)
+        return found
 
 
 class Traffic:

@@ -59,6 +59,8 @@ def _quality(result: dict[str, Any]) -> Table:
     table = _grid("", "log loss", "AUC")
     beside = "nn.EmbeddingBag" if result["max_row_difference"] is not None else "resident"
     for name, suffix in ((result["mode"], ""), (beside, "_reference")):
+        if result["loss" + suffix] is None:
+            continue
         auc, few = result["auc" + suffix], result["batches"] < _LEARNS
         table.add_row(name, f"{result['loss' + suffix]:.6f}",
                       f"under {_LEARNS} batches: nothing learned" if few else
@@ -80,6 +82,10 @@ def _rates(result: dict[str, Any]) -> Table:
         table.add_row(f"rows replaced, each of {result['relearned']} times learned again",
                       f"{result['rows_replaced'] / result['relearned']:,.0f}")
     table.add_row("lookups that hit", f"{result['hit_rate']:.1%}")
+    if result.get("disk"):
+        table.add_row("rows fetched from the folder, per batch",
+                      f"{result['disk']['rows_fetched'] / result['batches']:,.0f}")
+        table.add_row("bytes written to it", f"{result['disk']['bytes_written']:,}")
     if result["popular_fraction"] is not None:
         table.add_row("samples wholly hot (popular)", f"{result['popular_fraction']:.1%}")
     table.add_row("rows moved per batch, there and back",
@@ -107,6 +113,9 @@ def _projection(result: dict[str, Any]) -> str:
 
 
 def _verdict(result: dict[str, Any]) -> str:
+    if result["check_held"] is None:
+        return ("\nno check beside: tables on disk train alone, and end with the bits of --mode "
+                f"resident; tables {result['table_sha256'] or 'larger than memory, not hashed'}")
     colour, word = ("green", "held") if result["check_held"] else ("red", "FAILED")
     if result["max_row_difference"] is None:
         return (f"\n[bold {colour}]check {word}[/]: every prediction, and at the end every row and "

@@ -4,6 +4,7 @@ import copy
 import math
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
@@ -12,14 +13,16 @@ import torch
 from torch import nn
 
 from ... import device as driver
+from ...command.limits import free_memory
 from ...command.terminal import Steps
 from ...contract.errors import Error
 from ...device import Device
+from ...tables import MemoryPlan
 from ...timeline import Timeline
 from ...traces.trace import Samples, Trace
 from ..collection.id_maps import KEPT
 from ..memory.tables import EmbeddingTables
-from ..optim.rules import OPTIMIZERS
+from ..optim.rules import OPTIMIZERS, Rule
 from ..pipeline.checkpoint import Checkpoint
 from ..store.placement_policy import LookAheadPolicy, share_of
 from .check import BitCheck, StepCheck
@@ -30,6 +33,7 @@ from .options import CACHED, TrainOptions
 from .record import NO_DEVICE, CycleMeter, Predictions, Traffic
 from .reference import ReferenceTrainer
 from .trained_data import TrainedData
+from .trainer import Trainer
 
 LEARNING_SHARE = 0.05  # of all batches, in which the device counts which rows are hot
 _SETTINGS = ("trace", "ids", "dense", "label", "bag", "hash_rows", "any_ids", "optimizer",
@@ -44,7 +48,7 @@ def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> di
     scratchpipe and freqcache it is mode resident: predictions, final tables and state must have
     its bits. Loss and AUC rate predictions before the update on the same batch, over the second
     half of the run. Hit rate and popular fraction of hotline leave out the batches before the
-    first learning.
+    first learning. Tables on disk train without a reference.
 
     Parameters
     ----------
@@ -70,46 +74,88 @@ def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> di
                     f"with --look-ahead {options.look_ahead} is {ahead}: lower --depth")
     with ExitStack() as held:
         device = None
-        if options.mode != "resident":
+        if options.mode != "resident" and not options.memory:
             device = held.enter_context(driver.open(options.transport, options.preset))
-        timeline = None
+        run = _Run(options, trace, device, steps)
+        held.callback(run.close)
         if options.timeline:
-            assert device is not None  # TrainOptions refuses a timeline of mode resident
-            timeline = held.enter_context(Timeline(device, options.timeline))
-        run = _Run(options, trace, device, steps, timeline)
-        held.callback(run.trainer.collection.abandon)
+            assert run.device is not None  # TrainOptions refuses a timeline of mode resident
+            run.timeline = held.enter_context(Timeline(run.device, options.timeline))
         return run.go()
 
 
 class _Run:
-    def __init__(self, options: TrainOptions, trace: Trace, device: Device | None, steps: Steps,
-                 timeline: Timeline | None = None):
+    def __init__(self, options: TrainOptions, trace: Trace, device: Device | None, steps: Steps):
         self.options, self.trace, self.device, self.steps = options, trace, device, steps
-        self.cached, self.timeline = options.mode in CACHED, timeline
+        self.cached = options.mode in CACHED
+        self.timeline: Timeline | None = None
+        self.plan: MemoryPlan | None = None
         self.total, self.first = options.total_batches(trace), 0
         self.data = TrainedData(trace, options.batch_size)
         rule = OPTIMIZERS[options.optimizer](options.lr)
         self.schedule = LearningSchedule(0, 0)
-        chosen = self._mode_options(device.geometry.slots) if device else {}
-        steps.begin(f"initialising twice {trace.rows:,} rows of {options.row_bytes} bytes")
-        tables = EmbeddingTables(trace.cardinalities, options.dim,
-                                 rule.initial if rule.state else None).initialise(options.seed)
+        chosen = {}
+        if options.mode != "resident":
+            chosen = self._mode_options(device.geometry.slots if device else 0)
         torch.manual_seed(options.seed)
-        model = DLRM(trace.dense_columns, tables.count, options.dim, options.mlp_scale)
-        maps = self._resume(options.resume, model, tables) if options.resume else None
-        twins = copy.deepcopy(model), tables.copy(), rule
-        ids: dict[str, Any] = {"any_ids": bool(options.any_ids), "seed": options.seed,
-                               "id_maps": maps}
-        self.trainer = CollectionTrainer(model, tables, rule, device, options.mode, **ids, **chosen)
-        self.reference = (CollectionTrainer(*twins, **ids) if self.cached
-                          else ReferenceTrainer(*twins))
-        self.check = (BitCheck(self.reference) if self.cached
-                      else StepCheck(self.trainer, self.reference))
-        self.meter = CycleMeter(device) if device else None
+        model = DLRM(trace.dense_columns, len(trace.cardinalities), options.dim,
+                     options.mlp_scale)
+        ids: dict[str, Any] = {"any_ids": bool(options.any_ids), "seed": options.seed}
+        self.reference: Trainer | None = None
+        self.check: BitCheck | StepCheck | None = None
+        if options.tables is None:
+            self._begin(model, rule, ids, chosen)
+        else:
+            self._open(options.tables, model, rule, {**ids, **chosen})
+        self.meter = CycleMeter(self.device) if self.device else None
         self.predictions, self.traffic = Predictions(), Traffic()
         self.history: list[dict[str, Any]] = []
         self.warmed = self.lookups = 0
         self.without_row = self.trainer.id_figures().get("default_lookups", 0)
+
+    def _begin(self, model: nn.Module, rule: Rule, ids: dict[str, Any],
+               chosen: dict[str, Any]) -> None:
+        """Make tables in memory, and the reference beside."""
+        options, trace = self.options, self.trace
+        self.steps.begin(f"initialising twice {trace.rows:,} rows of {options.row_bytes} bytes")
+        tables = EmbeddingTables(trace.cardinalities, options.dim,
+                                 rule.initial if rule.state else None).initialise(options.seed)
+        ids["id_maps"] = self._resume(options.resume, model, tables) if options.resume else None
+        twins = copy.deepcopy(model), tables.copy(), rule
+        self.trainer = CollectionTrainer(model, tables, rule, self.device, options.mode, **ids,
+                                         **chosen)
+        self.reference = (CollectionTrainer(*twins, **ids) if self.cached
+                          else ReferenceTrainer(*twins))
+        self.check = (BitCheck(self.reference) if self.cached
+                      else StepCheck(self.trainer, self.reference))
+
+    def _open(self, folder: str, model: nn.Module, rule: Rule, chosen: dict[str, Any]) -> None:
+        """Open tables on disk, and continue at their last commit if that is asked for."""
+        options = self.options
+        self.steps.begin(f"opening the tables in {folder}")
+        shape = EmbeddingTables(self.trace.cardinalities, options.dim,
+                                rule.initial if rule.state else None, device="meta")
+        self.trainer = CollectionTrainer(model, shape, rule, self.device, options.mode,
+                                         path=folder, memory=options.memory, **chosen)
+        collection = self.trainer.collection
+        self.device, self.plan = collection.store.device, collection.disk.disk.plan
+        if self.plan is not None:
+            print(f"hotrow: {self.plan}", file=sys.stderr)
+        try:
+            kept = collection.open_commit()
+            if options.resume is None:
+                if collection.commits()[-1].number:
+                    raise Error(f"the tables in {folder} are those of another run: continue it "
+                                f"with --resume, or name another folder")
+                self._commit(0)  # so that a run that ends early leaves tables with their model
+            elif not isinstance(kept, dict) or "settings" not in kept:
+                raise Error(f"the tables in {folder} have no run of hotrow train to continue: "
+                            f"leave --resume out, and name an empty folder")
+            else:
+                self._continue(folder, kept, model)
+        except BaseException:
+            self.close()
+            raise
 
     def _mode_options(self, slots: int) -> dict[str, Any]:
         """Options of the collection for the mode."""
@@ -125,6 +171,16 @@ class _Run:
         return {"policy": options.policy, "share": share, "depth": options.depth,
                 "look_ahead": options.look_ahead, "workers": options.workers}
 
+    def close(self) -> None:
+        """Release batches that will not be trained, and close tables on disk at their last commit.
+        """
+        collection = self.trainer.collection
+        collection.abandon()
+        if self.options.tables is not None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a run that failed: steps after that commit
+                collection.close()
+
     def go(self) -> dict[str, Any]:
         """Train, check and report: dict."""
         started = time.monotonic()
@@ -138,8 +194,7 @@ class _Run:
             self.trainer.flush()
         self._carry()
         seconds = time.monotonic() - started
-        if self.options.checkpoint:
-            self._save(self.options.checkpoint, self.total)
+        self._keep(self.total)
         report = self._report(seconds)
         without = report.get("default_lookups", 0) - self.without_row
         if without > self.lookups / 2:
@@ -156,22 +211,24 @@ class _Run:
                 with meter:
                     self.schedule.before(number, samples, trainer, check)
                 self._carry()
-            expected = check.step(samples)
+            expected = check.step(samples) if check else None
             with meter, self._drawn(number):
                 result = trainer.step(samples)
-            check.compare(result, expected)
+            if check and expected:
+                check.compare(result, expected)
             self.lookups += samples.ids.size
             self.traffic.add(result, scored=number >= self.schedule.batches)
             assert samples.label is not None  # `TrainOptions.open_trace` refuses such a trace
-            self.predictions.add(samples.label, result.logits, expected.logits)
+            self.predictions.add(samples.label, result.logits,
+                                 expected.logits if expected else None)
             done = number + 1
             if options.eval_every and done % options.eval_every == 0:
                 here = done - self.first
                 self.history.append({"batch": done, **self.predictions.score(
                     max(0, here - options.eval_every))})
-            if options.checkpoint and done % options.checkpoint_every == 0:
-                self._save(options.checkpoint, done)
-            advance(_note(check.max_difference, self.history))
+            if done % options.checkpoint_every == 0 and done < self.total:
+                self._keep(done)
+            advance(_note(check, self.history))
 
     def _drawn(self, number: int) -> AbstractContextManager[None]:
         """The step of a batch as a slice of the timeline."""
@@ -211,10 +268,13 @@ class _Run:
         self.traffic.carry(done.get("rows_moved", 0), done.get("link_bytes", 0))
 
     def _report(self, seconds: float) -> dict[str, Any]:
-        options, trace, device = self.options, self.trace, self.device
+        options, trace, device, check = self.options, self.trace, self.device, self.check
         self.steps.begin("hashing the tables")
-        digest, held, equal = self.trainer.tables.sha256(), self.check.held, None
-        if self.cached:
+        digest = None
+        if check or trace.rows * options.row_bytes <= free_memory():  # where resident would train
+            digest = self.trainer.tables.sha256()
+        held, equal = check.held if check else None, None
+        if self.reference and self.cached:
             equal = digest == self.reference.tables.sha256()
             held = held and equal
         elif not device:
@@ -223,14 +283,14 @@ class _Run:
         return {
             "mode": options.mode, "optimizer": options.optimizer,
             "transport": options.transport if device else None,
-            "preset": options.preset if device else None,
+            "preset": options.preset if device and not options.memory else None,
             "trace": trace.name, "synthetic": trace.synthetic, "tables": len(trace.columns),
             "rows": trace.rows, "dim": options.dim, "batch_size": options.batch_size,
             "epochs": options.epochs, "lr": options.lr, "seed": options.seed,
             "batches": self.total, "scored_from_batch": scored,
             **self.predictions.score(min(scored, self.total - 1) - self.first),
             "history": self.history,
-            "max_row_difference": None if self.cached else self.check.max_difference,
+            "max_row_difference": None if self.cached or not check else check.max_difference,
             "check_held": held, "table_sha256": digest, "table_hash_equal": equal,
             **self.traffic.figures(), **self.trainer.id_figures(),
             **(self._cached_figures() if self.cached
@@ -263,23 +323,50 @@ class _Run:
             "bypasses": figures["bypasses"], "trainer_bytes": self.trainer.most_bytes,
             "slot_bytes": memory["slots"],
             "metadata_bits_per_slot": memory["metadata_bits_per_slot"],
+            "memory_plan": self.plan and str(self.plan),
+            "disk": collection.disk.disk.store.figures() if collection.disk.any else None,
         }
 
     # Checkpoints, in cached modes.
 
+    def _keep(self, batch: int) -> None:
+        """Write the checkpoint of a batch, where the run writes any."""
+        if self.options.tables is not None:
+            self._commit(batch)
+        elif self.options.checkpoint:
+            self._save(self.options.checkpoint, batch)
+
     def _save(self, path: str, batch: int) -> None:
         self.trainer.flush()
         rows, maps = self.trainer.tables.rows, self.trainer.collection.id_maps
-        Checkpoint(path).save(
-            batch=batch, settings=_settings(self.options),
-            trained=self.data.after(min(batch, self.options.epoch_batches(self.trace))),
-            model=self.trainer.model.state_dict(),
-            rows=rows.array, side=rows.side, random=torch.get_rng_state(),
-            id_maps=maps and maps.state())
+        Checkpoint(path).save(**self._parts(batch), rows=rows.array, side=rows.side,
+                              id_maps=maps and maps.state())
+
+    def _commit(self, batch: int) -> None:
+        self.trainer.collection.commit(self._parts(batch))
+
+    def _parts(self, batch: int) -> dict[str, Any]:
+        """What a checkpoint has beside the tables."""
+        return {"batch": batch, "settings": _settings(self.options),
+                "trained": self.data.after(min(batch, self.options.epoch_batches(self.trace))),
+                "model": self.trainer.model.state_dict(), "random": torch.get_rng_state()}
 
     def _resume(self, path: str, model: nn.Module, tables: EmbeddingTables) -> bytes | None:
         """Continue from a checkpoint: the state of its maps of ids, if it has any."""
-        kept, ours = Checkpoint(path).load(), _settings(self.options)
+        kept = Checkpoint(path).load()
+        self._continue(path, kept, model)
+        if kept["rows"].shape != tables.rows.array.shape:
+            raise Error(f"{path} holds {len(kept['rows'])} rows, and this trace needs "
+                        f"{len(tables.rows)}")
+        tables.rows.array.copy_(kept["rows"])
+        if tables.rows.side is not None:
+            tables.rows.side.copy_(kept["side"])
+        maps: bytes | None = kept.get("id_maps")
+        return maps
+
+    def _continue(self, path: str, kept: dict[str, Any], model: nn.Module) -> None:
+        """Go on after the batch of a checkpoint, with its dense part."""
+        ours = _settings(self.options)
         for name, value in ours.items():
             begun = kept["settings"].get(name)
             if value != begun:
@@ -290,17 +377,8 @@ class _Run:
                         f"{self.total}: ask for more --batches or --epochs")
         self._check_data(path, kept["trained"])
         model.load_state_dict(kept["model"])
-        if kept["rows"].shape != tables.rows.array.shape:
-            raise Error(f"{path} holds {len(kept['rows'])} rows, and this trace needs "
-                        f"{len(tables.rows)}")
-        tables.rows.array.copy_(kept["rows"])
-        if tables.rows.side is not None:
-            tables.rows.side.copy_(kept["side"])
         torch.set_rng_state(kept["random"])
         self.first = kept["batch"]
-        maps: bytes | None = kept.get("id_maps")
-        return maps
-
 
     def _check_data(self, path: str, trained: dict[str, Any]) -> None:
         """Raise Error unless the trace begins with the data that a checkpoint has trained."""
@@ -319,13 +397,14 @@ def _shown(value: Any) -> str:
     return ",".join(value) if isinstance(value, (tuple, list)) else str(value)
 
 
-def _note(difference: float, history: list[dict[str, Any]]) -> str:
+def _note(check: BitCheck | StepCheck | None, history: list[dict[str, Any]]) -> str:
     """The check's figure and the latest evaluation, beside the progress bar."""
-    note = f"check {difference:.2g} of its limit"
+    notes = [f"check {check.max_difference:.2g} of its limit"] if check else []
     if history:
         auc = history[-1]["auc"]
-        note += f", loss {history[-1]['loss']:.4f}, AUC {'-' if auc is None else f'{auc:.3f}'}"
-    return note
+        notes.append(
+            f"loss {history[-1]['loss']:.4f}, AUC {'-' if auc is None else f'{auc:.3f}'}")
+    return ", ".join(notes)
 
 
 def _settings(options: TrainOptions) -> dict[str, Any]:
