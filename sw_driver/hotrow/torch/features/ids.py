@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -145,11 +146,18 @@ class NgramIds(nn.Module):
     pad : int
     vocabulary : int
         Tokens are less than this. Multipliers are less than 2^63 / vocabulary, as published.
+    resets : bool
+        Whether `pad` also ends a document: an n-gram has `pad` in the place of what stands before
+        the last one that precedes its last token.
+    joined : bool
+        Whether ids are rows of one table in which all tables follow each other.
 
     Attributes
     ----------
     tables : tuple of int
         Rows of each table: order after order, head after head.
+    rows : int
+        Of all tables; of a published layout with those that pad it.
     multipliers : int64[max(orders)]
         Of the last token, the one before it, .... A `state_dict()` has them, and loads only where
         they are the same.
@@ -164,7 +172,7 @@ class NgramIds(nn.Module):
     """
 
     def __init__(self, orders: Iterable[int], heads: int, rows: int, seed: int, pad: int = 0,
-                 vocabulary: int = 1 << 20):
+                 vocabulary: int = 1 << 20, resets: bool = False, joined: bool = False):
         super().__init__()
         orders = tuple(whole(order, "an order of n-grams") for order in orders)
         heads, rows, pad = whole(heads, "heads"), whole(rows, "rows"), whole(pad, "pad")
@@ -175,8 +183,9 @@ class NgramIds(nn.Module):
                         f"{self.orders}, {heads} heads and {rows} rows")
         if not 0 <= pad < vocabulary:
             raise Error(f"pad is a token of 0 to {vocabulary - 1}, not {pad}")
-        self.vocabulary = vocabulary
+        self.vocabulary, self.resets, self.joined = vocabulary, resets, joined
         self.tables = _primes_from(rows, len(self.orders) * heads)
+        self.rows = sum(self.tables)
         draw, half = np.random.default_rng(seed), (1 << 63) // vocabulary // 2
         if half < _FEWEST_MULTIPLIERS:
             raise Error(f"a vocabulary of {vocabulary} leaves {half} multipliers, so that n-grams "
@@ -186,6 +195,63 @@ class NgramIds(nn.Module):
         self._multipliers: tuple[int, ...] = tuple(
             (2 * draw.integers(0, half, max(self.orders), np.int64) + 1).tolist())
 
+    @classmethod
+    def preset(cls, name: str, layer: int = 0, pad: int | None = None,
+               vocabulary: int | None = None, rows: int | None = None) -> NgramIds:
+        """The ids of a published layout: rows of the one table that a layer's checkpoint has.
+
+        "qwen" is that of Qwen3.8-Flash-Next (QwenLM, `qwen4_exp` in the library transformers):
+        2- and 3-grams of token ids, 8 heads, multipliers drawn by SplitMix64, one layer; `pad` is
+        the token that ends a document. "engram" is that of DeepSeek-V4.1-Flash (its
+        inference/engram.py; arXiv 2601.07372): 2- to 4-grams, 8 heads, two layers. Its tokens are
+        those that its map of tokens to normalised ones gives, and so is `pad`.
+
+        Parameters
+        ----------
+        name : str
+            "qwen" or "engram".
+        layer : int
+            Place among the layers with tables, from 0.
+        pad : int, optional
+            By default that of "qwen"; the map of "engram" gives it.
+        vocabulary : int, optional
+            Of the tokens, by default the published one, by which the multipliers are drawn.
+        rows : int, optional
+            No part has fewer, by default the published number: for tables of the same layout.
+
+        Raises
+        ------
+        Error
+            There is no such layout or layer, or `pad` is missing.
+
+        Examples
+        --------
+        >>> ids = NgramIds.preset("qwen")
+        >>> ids.rows, ids.multipliers.tolist()
+        (320001536, [23703573157769, 20109073645365, 8052911324071])
+        """
+        layout = _LAYOUTS.get(name)
+        if layout is None:
+            raise Error(f"expected a published layout, one of {', '.join(_LAYOUTS)}, got {name!r}")
+        layer = whole(layer, "layer")
+        if not 0 <= layer < len(layout.seeds):
+            raise Error(f"layout {name!r} has tables at {len(layout.seeds)} layers: expected layer "
+                        f"0 to {len(layout.seeds) - 1}, got {layer}")
+        pad = layout.pad if pad is None else pad
+        if pad is None:
+            raise Error(f"layout {name!r} needs pad: the token that the map of its tokenizer gives "
+                        f"for the published pad")
+        base = layout.rows if rows is None else rows
+        found = cls(layout.orders, _HEADS, base, 0, pad, vocabulary or layout.vocabulary,
+                    layout.resets, joined=True)
+        heads = len(found.tables)
+        found.tables = _primes_from(base, heads * (layer + 1))[heads * layer:]
+        found.rows = -(-sum(found.tables) // layout.multiple) * layout.multiple
+        half = ((1 << 63) - 1) // found.vocabulary // 2
+        found._multipliers = tuple(2 * each + 1 for each in layout.draw(
+            layout.seeds[layer], max(layout.orders), half))
+        return found
+
     @property
     def multipliers(self) -> torch.Tensor:
         return torch.tensor(self._multipliers, device="cpu")
@@ -193,7 +259,8 @@ class NgramIds(nn.Module):
     def get_extra_state(self) -> dict[str, list[int]]:
         """What the rows of n-grams follow from, beside tokens."""
         return {"multipliers": [*self._multipliers], "orders": [*self.orders],
-                "tables": [*self.tables], "pad": [self.pad]}
+                "tables": [*self.tables], "pad": [self.pad],
+                "of one table": [int(self.joined)], "resets": [int(self.resets)]}
 
     def set_extra_state(self, state: Any) -> None:
         """Raise Error if a saved module gives n-grams other rows."""
@@ -215,7 +282,7 @@ class NgramIds(nn.Module):
         Returns
         -------
         int64[batch, length, orders * heads]
-            Row in each of `tables`.
+            Row in each of `tables`, or in that of all.
 
         Raises
         ------
@@ -233,12 +300,55 @@ class NgramIds(nn.Module):
         padded = nn.functional.pad(tokens, (max(self.orders) - 1, 0), value=self.pad)
         length, last = tokens.shape[1], max(self.orders) - 1
         hashed, sofar = {}, torch.zeros_like(tokens)
+        ended = torch.zeros_like(tokens, dtype=torch.bool)
         for back in range(last + 1):
-            sofar = sofar ^ (padded[:, last - back:last - back + length] * self._multipliers[back])
+            here = padded[:, last - back:last - back + length]
+            if self.resets and back:
+                here = here.masked_fill(ended, self.pad)
+                ended = here == self.pad
+            sofar = sofar ^ (here * self._multipliers[back])
             hashed[back + 1] = sofar
         grams = torch.stack([hashed[order] for order in self.orders], -1)
-        return torch.remainder(grams.repeat_interleave(self.heads, -1),
-                               torch.tensor(self.tables, device=tokens.device))
+        sizes = torch.tensor(self.tables, device=tokens.device)
+        found = torch.remainder(grams.repeat_interleave(self.heads, -1), sizes)
+        return found + (sizes.cumsum(0) - sizes) if self.joined else found
+
+
+def _numpy_draws(seed: int, count: int, below: int) -> list[int]:
+    """Integers less than `below` as Engram draws them."""
+    found: list[int] = np.random.default_rng(seed).integers(0, below, count, np.int64).tolist()
+    return found
+
+
+def _split_mix_draws(seed: int, count: int, below: int) -> list[int]:
+    """Integers less than `below` by SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, 2014), from
+    its second state on."""
+    found = []
+    for state in range(2, count + 2):
+        word = (seed + state * 0x9E3779B97F4A7C15) & _MASK
+        word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+        word = (word ^ (word >> 27)) * 0x94D049BB133111EB & _MASK
+        found.append((word ^ (word >> 31)) % below)
+    return found
+
+
+@dataclass(frozen=True)
+class _Layout:
+    orders: tuple[int, ...]
+    rows: int  # no part has fewer
+    vocabulary: int
+    seeds: tuple[int, ...]  # of the multipliers of each layer
+    draw: Callable[[int, int, int], list[int]]
+    pad: int | None = None
+    resets: bool = False
+    multiple: int = 1  # of which the rows of all parts are one
+
+
+_HEADS, _LAYER = 8, 10007
+_LAYOUTS = {
+    "qwen": _Layout((2, 3), 20_000_000, 248_320, (1234,), _split_mix_draws, 248_044, True, 128),
+    "engram": _Layout((2, 3, 4), 16_000_000, 99_092, (_LAYER, 14 * _LAYER), _numpy_draws),
+}
 
 
 def _primes_from(least: int, count: int) -> tuple[int, ...]:
