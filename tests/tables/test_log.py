@@ -20,6 +20,7 @@ def test_bytes_written_for_a_row_that_leaves(tmp_path):
             rows.append(random.permutation(flat), source)
             figures.append(store.figures())
         one, two = figures[300], figures[-1]
+        assert two["wear"] == two["bytes_written"] / two["bytes_trained"]
         written, trained = (two[key] - one[key] for key in ("bytes_written", "bytes_trained"))
         assert 1.1 < written / trained <= 1.5, written / trained
         most = 2.5 * -(-count // 15) + 10 * 64

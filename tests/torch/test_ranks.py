@@ -134,12 +134,10 @@ def test_needs_ranks():
         ShardedEmbeddingBagCollection([TableConfig("user", 10, 4)], None, "resident")
 
 
-@pytest.mark.parametrize("path, options, message", [
-    (None, {"mode": "hotline", "cold": "pooled"}, "are gathered: leave cold out"),
-    ("rows", {}, "table 'user' has the path 'rows'")])
-def test_options_that_ranks_do_not_take(one_rank, path, options, message):
-    with pytest.raises(Error, match=message):
-        ShardedEmbeddingBagCollection([TableConfig("user", 10, 4, path=path)], "model", **options)
+def test_pooled_rows_are_refused(one_rank):
+    with pytest.raises(Error, match="are gathered: leave cold out"):
+        ShardedEmbeddingBagCollection([TableConfig("user", 10, 4)], "model", mode="hotline",
+                                      cold="pooled")
 
 
 def test_what_ranks_do_together_is_not_copied_or_split(one_rank):

@@ -39,10 +39,10 @@ class TensorBase:
     def kept(self, table: Table) -> dict[str, Any]:
         """What a manifest says of the base; raises Error where the files have another tensor."""
         found = [self._file(Path(path), table) for path in self.files]
-        if sum(file["rows"] for file in found) != table.rows or len(
+        if sum(file["rows"] for file in found) != table.whole_rows or len(
                 {file["dtype"] for file in found}) > 1:
-            raise Error(f"table {table.name!r}: expected {table.rows} rows of one dtype in all "
-                        f"files of its base, got "
+            raise Error(f"table {table.name!r}: expected {table.whole_rows} rows of one dtype in "
+                        f"all files of its base, got "
                         f"{[(each['rows'], each['dtype']) for each in found]}")
         return {"kind": "safetensors", "tensor": self.tensor, "files": found}
 
@@ -100,7 +100,7 @@ class FileBase:
             known = False
         if not known or dtype not in _BYTES:
             raise Error(f"the file {path} is no table of the format 'hotrow table 1' with rows")
-        wanted: dict[str, Any] = {"rows": table.rows, "dim": table.dim}
+        wanted: dict[str, Any] = {"rows": table.whole_rows, "dim": table.dim}
         if state:
             wanted |= {"state": table.state, "optimizer": table.optimizer}
         if state == "element":

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..contract.errors import Error
 from ..system.files import sync_folder
-from .manifest import manifest_path, numbers, read_manifest, replace, write_manifest
+from .manifest import check_alone, manifest_path, numbers, read_manifest, replace, write_manifest
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,9 @@ class Commit:
     number: int
     step: int
     keep: str | None
+
+
+_HELD = ""  # the name of a commit that stays until the next one
 
 
 def _number(path: Path) -> int:
@@ -62,6 +65,7 @@ class Commits:
             if any(folder.glob("seg-*.log")):
                 raise Error(f"the folder {folder} has segments and no commit-*.json: copy the "
                             f"manifest from where it is whole, or name an empty folder")
+            check_alone(folder)
             write_manifest(folder, first)
             known = [0]
         self.manifests, self._damaged = dict[int, dict[str, Any]](), False
@@ -92,14 +96,14 @@ class Commits:
 
     def listed(self) -> list[Commit]:
         """The last commit and those that are kept, ascending."""
-        names = {number: name for name, number in self.kept.items()}
+        names = {number: name for name, number in self.kept.items() if name != _HELD}
         return [Commit(number, found["step"], names.get(number))
                 for number, found in sorted(self.manifests.items())
-                if number in names or number == self.greatest]
+                if number in self.kept.values() or number == self.greatest]
 
     def write(self, segments: list[list[int]], dense: bytes | None, step: int, keep: str | None,
-              history_from: int) -> None:
-        """Make the next commit, which is the open one from then on.
+              hold: int | None, history_from: int) -> None:
+        """Make the next commit, which is the open one from then on; number `hold` stays as well.
 
         Raises
         ------
@@ -108,7 +112,10 @@ class Commits:
         number, before = self.greatest + 1, self.manifest
         if dense is not None:
             replace(self._dense(number), dense)
-        kept = {name: each for name, each in self.kept.items() if each <= before["number"]}
+        kept = {name: each for name, each in self.kept.items()
+                if each <= before["number"] and name != _HELD}
+        if hold is not None:
+            kept[_HELD] = hold
         dropped = [] if before["number"] == self.greatest else [[before["number"] + 1,
                                                                  self.greatest]]
         manifest = {
@@ -132,9 +139,9 @@ class Commits:
         ------
         Error, OSError
         """
-        if name not in self.kept:
+        if name not in self.kept or name == _HELD:
             raise Error(f"the folder {self.folder} keeps no commit {name!r}: it keeps "
-                        f"{sorted(self.kept)}")
+                        f"{sorted(self.kept.keys() - {_HELD})}")
         if self.kept[name] == self.manifest["number"] != self.greatest:
             raise Error(f"commit {self.kept[name]} of {self.folder} is open: commit before its "
                         f"name {name!r} is released")

@@ -23,6 +23,15 @@ def numbers(folder: Path) -> list[int]:
     return sorted(int(path.stem.removeprefix("commit-")) for path in folder.glob("commit-*.json"))
 
 
+def check_alone(folder: Path) -> None:
+    """Raise Error if a folder has those of several ranks."""
+    ranks = sorted(each.name for each in folder.glob("rank-*-of-*"))
+    if ranks:
+        raise Error(f"the folder {folder} has tables that {int(ranks[0].rpartition('-')[2])} ranks "
+                    f"share out: train them with as many, or read each part, as "
+                    f"{folder / ranks[0]}")
+
+
 def replace(path: Path, content: bytes) -> None:
     """Write a file of this content, in one step and durable but for its name."""
     new = path.with_name(path.name + ".new")

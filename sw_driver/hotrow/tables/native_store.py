@@ -29,6 +29,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
              c_uint64, c_int32, c_int32, POINTER(c_void_p)],
     "add": [c_void_p, c_uint64, c_uint32, c_uint32, c_uint32, c_int32, c_uint64, c_float, c_float,
             c_int64, c_int64, c_int32],
+    "part": [c_void_p, c_uint64, c_uint64],
     "base": [c_void_p, c_char_p, c_uint64, c_uint64, c_uint64, c_int32, c_uint32, c_int64],
     "view": [c_void_p, c_void_p, c_void_p, c_uint64, POINTER(c_uint64)],
     "load": [c_void_p, c_uint64, c_uint64, c_uint32, c_uint64],
@@ -101,6 +102,8 @@ class NativeStore:
                       (needed * 9 // 4 + 2).bit_length(), table.seed & (1 << 64) - 1, table.bound,
                       table.initial_state, table.dim, table.state_columns,
                       list(ELEMENT_BYTES).index(table.dtype))
+            if table.part is not None:
+                self.call("part", *table.part[:2])
             for file in kept["base"].get("files", ()):
                 self.call("base", os.fsencode(file["path"]), file["rows"], file["offset"],
                           file["state"], list(ELEMENT_BYTES).index(file["dtype"]),

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..contract.errors import Error
 from . import bases
 from .export import Tensor, write_safetensors
-from .manifest import manifest_path, numbers, read_manifest
+from .manifest import check_alone, manifest_path, numbers, read_manifest
 from .native_store import NativeStore
 from .rows import Rows
 from .table import Table
@@ -102,6 +102,8 @@ class Reader:
     def _find(self, commit: int | None) -> dict[str, Any]:
         while True:
             known = numbers(self._folder)
+            if not known:
+                check_alone(self._folder)
             if not known or (commit is not None and commit not in known):
                 raise Error(f"the folder {self._folder} has no commit"
                             f"{'' if commit is None else f' {commit}'}: it has {known}")

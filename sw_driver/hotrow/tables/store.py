@@ -107,7 +107,7 @@ class Store:
             have = kept[name]
             # A store that exists has drawn rows already: it keeps its seed.
             table = self._tables[name] = replace(table, seed=have["seed"], bound=have["bound"])
-            asked = table.kept()
+            asked = {"part": None, **table.kept()}
             differing = [f"{key} is {have.get(key)!r} and {value!r} was asked for"
                          for key, value in asked.items()
                          if key != "base" and have.get(key) != value]
@@ -146,7 +146,8 @@ class Store:
                                 [self._numbers[name] for name in names], first))
         return self._views[-1]
 
-    def commit(self, dense: bytes | None = None, step: int = 0, keep: str | None = None) -> int:
+    def commit(self, dense: bytes | None = None, step: int = 0, keep: str | None = None,
+               hold: int | None = None) -> int:
         """Make all appended rows the state that survives.
 
         Parameters
@@ -157,6 +158,9 @@ class Store:
             Of the trainer; `commits()` lists it.
         keep : str, optional
             A name: the commit stays until another one has the name, or `release(keep)`.
+        hold : int, optional
+            Number of a commit that exists, no later than the open one, which stays until the next
+            call: of several stores that commit together, the last that all of them have.
 
         Returns
         -------
@@ -170,10 +174,13 @@ class Store:
         """
         if keep is not None and (not isinstance(keep, str) or not keep):
             raise Error(f"expected a name for keep, or None, got {keep!r}")
+        if hold is not None and (hold > self.number or hold not in {
+                each.number for each in self.commits()}):
+            raise Error(f"expected a commit up to {self.number} for hold, got {hold}")
         with self._changing:
             segments, history_from = self._native.cut(keep is not None)
             try:
-                self._commits.write(segments, dense, step, keep, history_from)
+                self._commits.write(segments, dense, step, keep, hold, history_from)
                 self._native.name(*self._commits.named())
                 self._remove_unneeded()
             except OSError as error:
@@ -256,17 +263,19 @@ class Store:
         """Move the live rows of segments that have few."""
         self._native.call("clean")
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, Any]:
         """Counts since the opening, and the sizes of index and log.
 
         Returns
         -------
         dict
             `requests` to the disk and `rows_fetched` by tickets, `tail_hits` in memory;
-            `bytes_written`, `bytes_trained` and `rows_moved` by cleaning; `index_bytes`,
-            `log_blocks` in `segments`.
+            `bytes_written`, `bytes_trained` and `rows_moved` by cleaning; `wear`, the bytes written
+            for each byte of trained rows, 0 before any; `index_bytes`, `log_blocks` in `segments`.
         """
-        return self._native.figures()
+        found = self._native.figures()
+        trained = found["bytes_trained"]
+        return {**found, "wear": found["bytes_written"] / trained if trained else 0.0}
 
     def close(self) -> None:
         """End without a commit; tickets end with it."""

@@ -36,6 +36,9 @@ class Table:
         Name of the rule whose state the rows have.
     base : TensorBase or FileBase, optional
         Files with the rows before any training, in place of the seed.
+    part : (int, int, int), optional
+        First, step and rows of a whole table, which seed and base describe: row r here is its row
+        first + step * r. Rows beyond its end only pad.
 
     Raises
     ------
@@ -55,6 +58,7 @@ class Table:
     initial_state: float = 0.0
     optimizer: str = ""
     base: bases.TensorBase | bases.FileBase | None = None
+    part: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows < 1 << 32 or self.dim < 1 or self.dtype not in ELEMENT_BYTES:
@@ -70,9 +74,19 @@ class Table:
                               f"without it, got {self.columns} with state {self.state!r}")
         if self.width is not None and self.width < self.elements:
             raise self._error(f"expected a width of {self.elements} or more, got {self.width}")
+        if self.part is not None:
+            first, step, rows = self.part
+            if not 0 <= first < step or self.rows < -(-(rows - first) // step):
+                raise self._error(f"expected a part whose first row is 0 to its step - 1, and as "
+                                  f"many rows as it has, got {self.part} in {self.rows} rows")
 
     def _error(self, what: str) -> Error:
         return Error(f"table {self.name!r}: {what}")
+
+    @property
+    def whole_rows(self) -> int:
+        """Rows of the table that seed and base describe."""
+        return self.rows if self.part is None else self.part[2]
 
     @property
     def state_columns(self) -> int:
@@ -109,14 +123,16 @@ class Table:
     @classmethod
     def of(cls, kept: dict[str, Any]) -> "Table":
         """The table that a manifest describes."""
-        return cls(**{**kept, "columns": kept["columns"] or None, "base": bases.of(kept["base"])})
+        part = kept.get("part")
+        return cls(**{**kept, "columns": kept["columns"] or None, "base": bases.of(kept["base"]),
+                      "part": part and tuple(part)})
 
     def kept(self) -> dict[str, Any]:
         """What a manifest says of the table."""
         return {"name": self.name, "rows": self.rows, "dim": self.dim, "seed": self.seed,
                 "bound": self.bound, "dtype": self.dtype, "state": self.state,
                 "columns": self.state_columns, "initial_state": self.initial_state,
-                "optimizer": self.optimizer,
+                "optimizer": self.optimizer, **({"part": list(self.part)} if self.part else {}),
                 "base": self.base.kept(self) if self.base else {"kind": "seed"}}
 
 

@@ -40,7 +40,7 @@ float load(const uint8_t *from, int32_t element) {
 }  // namespace
 
 void Base::draw(uint64_t row, uint8_t *to) const {
-    const uint64_t start = mixed(row ^ mixed(seed));
+    const uint64_t start = mixed(whole(row) ^ mixed(seed));
     const uint32_t size = bytes_of(element);
     for (int64_t column = 0; column < dim; ++column) {
         const uint64_t word = mixed(start + static_cast<uint64_t>(column + 1) *

@@ -5,6 +5,7 @@
 #include "files.hpp"
 #include "format.hpp"
 
+#include <algorithm>
 #include <deque>
 
 namespace tables {
@@ -28,11 +29,16 @@ struct Base {
     int32_t from = FLOAT32;        // element of the files
     uint32_t from_bytes = 0;       // from row to row of a file
     int64_t from_columns = 0;      // numbers of state that follow the elements in a file
+    uint64_t first = 0, step = 1;  // row r is row first + step x r of the table that is described
 
+    uint64_t whole(uint64_t row) const {
+        const uint64_t found = first + row * step;  // of rows that pad a part: the last one's
+        return files.empty() ? found : std::min(found, files.back().first + files.back().rows - 1);
+    }
     uint32_t used() const { return static_cast<uint32_t>(dim + from_columns) * bytes_of(from); }
     // Bytes of a request that holds any row.
     uint32_t span() const { return files.empty() ? 0 : (used() + PAGE - 1) / PAGE * PAGE + PAGE; }
-    const BaseFile &file_of(uint64_t row) const {
+    const BaseFile &file_of(uint64_t row) const {  // by its whole row
         size_t at = 0;
         while (row - files[at].first >= files[at].rows) ++at;
         return files[at];

@@ -52,6 +52,13 @@ int64_t tables_add(char *message, Store *store, uint64_t rows, uint32_t width, u
     });
 }
 
+// Rows of a table are every `step`-th of the one that its seed and files describe.
+int64_t tables_part(char *message, Store *store, uint64_t first, uint64_t step) {
+    return guarded(message, [&] {
+        store->tables.back().base.first = first, store->tables.back().base.step = step;
+    });
+}
+
 // Rows of a table's base from the next one on lie in a file.
 int64_t tables_base(char *message, Store *store, const char *path, uint64_t rows, uint64_t offset,
                     uint64_t state, int32_t element, uint32_t row_bytes, int64_t columns) {

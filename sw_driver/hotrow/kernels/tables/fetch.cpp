@@ -132,7 +132,7 @@ void Store::plan_base(Ticket &ticket, bool state, std::vector<Request *> &wanted
     for (uint32_t first = 0; first < ticket.based.size();) {
         const uint32_t at = ticket.based[first];
         const Base &base = tables[ticket.table[at]].base;
-        const BaseFile &file = base.file_of(ticket.row[at]);
+        const BaseFile &file = base.file_of(base.whole(ticket.row[at]));
         uint32_t last = first;
         if (state && !file.state) {
             const RowLayout &layout = tables[ticket.table[at]].layout;
@@ -143,8 +143,8 @@ void Store::plan_base(Ticket &ticket, bool state, std::vector<Request *> &wanted
             continue;
         }
         const auto place = [&](uint32_t row) {
-            return state ? file.state + 4 * (row - file.first)
-                         : file.offset + base.from_bytes * (row - file.first);
+            const uint64_t here = base.whole(row) - file.first;
+            return state ? file.state + 4 * here : file.offset + base.from_bytes * here;
         };
         const uint64_t bytes = state ? 4 : base.used();
         const uint64_t begin = place(ticket.row[at]) / PAGE * PAGE;
@@ -152,7 +152,7 @@ void Store::plan_base(Ticket &ticket, bool state, std::vector<Request *> &wanted
         for (; last < ticket.based.size(); ++last) {
             const uint32_t next = ticket.based[last];
             if (ticket.table[next] != ticket.table[at] ||
-                ticket.row[next] - file.first >= file.rows)
+                base.whole(ticket.row[next]) - file.first >= file.rows)
                 break;
             const uint64_t from = place(ticket.row[next]), until = (from + bytes + PAGE - 1) /
                                                                    PAGE * PAGE;
@@ -196,7 +196,7 @@ void Ticket::BasePart::complete(const uint8_t *data, size_t got, const char *wro
     for (uint32_t k = first; !wrong && k < first + count; ++k) {
         const uint32_t at = ticket->based[k];
         const Table &table = ticket->store->tables[ticket->table[at]];
-        const uint64_t row = ticket->row[at] - base->first;
+        const uint64_t row = table.base.whole(ticket->row[at]) - base->first;
         const uint64_t from = (state ? base->state + 4 * row
                                      : base->offset + table.base.from_bytes * row) - offset;
         if (from + (state ? 4 : table.base.used()) > got) {

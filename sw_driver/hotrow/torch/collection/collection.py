@@ -214,7 +214,7 @@ class HotEmbeddingBagCollection(nn.Module):
         self.calls = BagCalls(self.tables, self.layout, self.store, self.batches, self.staging)
         self.lookups = Lookups(self.layout, self.store, self.staging, self.batches, self.calls,
                                self.lifecycle)
-        self.disk = Commits(disk, self.store, self.lifecycle, self.id_maps)
+        self.disk = self._make_commits(disk)
         if disk is not None and disk.store.number:
             self.disk.load_ids()
         self.cache = self._make_cache()
@@ -241,7 +241,13 @@ class HotEmbeddingBagCollection(nn.Module):
         if self.mode == "resident" and any(config.memory for config in self.tables):
             raise Error("mode resident has whole tables in memory, whatever the limit: leave "
                         "memory out, or take mode 'scratchpipe'")
-        return Disk(there, rule, drawn_seed() if seed is None else seed, depth)
+        return self._make_disk(there, rule, drawn_seed() if seed is None else seed, depth)
+
+    def _make_disk(self, groups: Sequence[TableGroup], rule: Rule, seed: int, depth: int) -> Disk:
+        return Disk(groups, rule, seed, depth, self.tables)
+
+    def _make_commits(self, disk: Disk | None) -> Commits:
+        return Commits(disk, self.store, self.lifecycle, self.id_maps)
 
     def _make_layout(self, groups: Sequence[TableGroup], bounds_check_mode: str,
                      is_weighted: bool) -> FeatureLayout:

@@ -35,6 +35,40 @@ class Commits:
         self._referenced = -1  # commit of the last state dict
         self._paired = False  # whether the caller's own parts belong to the commits
 
+    # What is other where several processes commit together.
+
+    @property
+    def number(self) -> int:
+        """Of the open commit."""
+        return self.disk.store.number
+
+    @property
+    def path(self) -> str:
+        """Folder of the tables."""
+        return self.disk.path
+
+    @property
+    def changed(self) -> bool:
+        """Whether rows were trained since the last commit."""
+        return self.disk.changed
+
+    def all(self) -> list[Commit]:
+        """The commits that can be opened, the last one last."""
+        return self.disk.store.commits()
+
+    def _write(self, parts: dict[str, Any], keep: str | None) -> int:
+        """Commit: the number."""
+        self._lifecycle.flush()
+        return self.disk.commit(parts, keep)
+
+    def _return(self, number: int) -> None:
+        """Return to a commit."""
+        self.disk.rollback(number)
+
+    def release(self, keep: str) -> None:
+        """Let the commit of that name go, unless it is the last."""
+        self.disk.store.release(keep)
+
     @property
     def any(self) -> bool:
         """Whether tables are on disk."""
@@ -50,11 +84,10 @@ class Commits:
 
     def commit(self, dense: Any = None, keep: str | None = None) -> int:
         """As `HotEmbeddingBagCollection.commit`."""
-        disk = self.disk
+        self.disk  # noqa: B018  # an Error without one
         with self._lifecycle.lock:
             self._lifecycle.finish()
-            self._lifecycle.flush()
-            number = disk.commit({"dense": dense, "ids": self._ids()}, keep)
+            number = self._write({"dense": dense, "ids": self._ids()}, keep)
             self._paired = dense is not None
             return number
 
@@ -64,7 +97,7 @@ class Commits:
         with self._lifecycle.lock:
             if number is not None:
                 self._lifecycle.reset()
-                disk.rollback(number)
+                self._return(number)
                 self._store.reload()
                 self.load_ids()
             dense = disk.parts().get("dense")
@@ -77,14 +110,6 @@ class Commits:
         if self._maps is not None and saved is not None:
             self._maps.load(saved)
 
-    def all(self) -> list[Commit]:
-        """The commits that can be opened, the last one last."""
-        return self.disk.store.commits()
-
-    def release(self, keep: str) -> None:
-        """Let the commit of that name go, unless it is the last."""
-        self.disk.store.release(keep)
-
     def reference(self) -> dict[str, Any]:
         """What a state dict has of the tables: a commit, which stays until a later one is the
         second that follows."""
@@ -92,15 +117,15 @@ class Commits:
         with self._lifecycle.lock:
             self._lifecycle.finish()
             self._lifecycle.flush()
-            if not disk.closed and (disk.changed or disk.store.number != self._referenced):
+            if not disk.closed and (self.changed or self.number != self._referenced):
                 self._referenced = self.commit(keep=self._older_state())
-        return disk.reference
+        return {"path": self.path, "commit": self.number}
 
     def _older_state(self) -> str:
         """The name of a state dict's commit that may go: the one that the open commit does not
         follow, or the older one, so that the state dict before the next one stays."""
         numbers = {each.keep: each.number for each in self.all()
-                   if each.number <= self.disk.store.number}
+                   if each.number <= self.number}
         return min(_STATE, key=lambda name: numbers.get(name, -1))
 
     def given(self, key: str, prefixes: Mapping[str, str], state_dict: Mapping[str, Any],
@@ -124,7 +149,7 @@ class Commits:
         known = [commit.number for commit in self.all()]
         if reference.get("commit") not in known:
             messages.append(f"{key} refers to commit {reference.get('commit')} of the tables in "
-                            f"{reference.get('path')}, and {self.disk.reference['path']} has the "
+                            f"{reference.get('path')}, and {self.path} has the "
                             f"commits {known}: give TableConfig the folder of these tables, or "
                             f"load the checkpoint of one of these")
             return state_dict, None
@@ -132,8 +157,8 @@ class Commits:
 
     def resume(self, reference: Mapping[str, Any]) -> None:
         """Return to the commit of a state dict."""
-        if reference["commit"] != self.disk.store.number or self.disk.changed:
-            self.disk.rollback(reference["commit"])
+        if self.changed or reference["commit"] != self.number:
+            self._return(reference["commit"])
             self._store.reload()
 
     def save(self) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from ...contract.errors import Error
 from ..features.configs import TableGroup
+from ..memory.tables import EmbeddingTables
 from .lifecycle import Lifecycle
 from .rows_parameter import RowsParameter
 from .table_view import TableView
@@ -30,6 +31,10 @@ class TableContents:
     def __init__(self, groups: Sequence[TableGroup]) -> None:
         self._groups = tuple(groups)
 
+    def _tables(self, group: int) -> EmbeddingTables:
+        """The tables of a group that this process has."""
+        return self._groups[group].tables
+
     def table(self, name: str) -> Contents:
         """One table: (weights [rows, dim], state or None)."""
         group, local = self.locate(name)
@@ -45,7 +50,7 @@ class TableContents:
 
     def exists(self, name: str) -> bool:
         """Whether the table is on disk, where its rows have contents."""
-        disk = self._groups[self.locate(name)[0]].tables.disk
+        disk = self._tables(self.locate(name)[0]).disk
         return disk is not None and disk.existed
 
     def state_shape(self, name: str) -> list[int] | None:
@@ -57,13 +62,14 @@ class TableContents:
 
     def on_disk(self, name: str) -> bool:
         """Whether the table is on disk."""
-        return self._groups[self.locate(name)[0]].tables.disk is not None
+        return self._tables(self.locate(name)[0]).disk is not None
 
     def check_open(self) -> None:
         """Raise Error if tables on disk are closed or belong to another process."""
-        for group in self._groups:
-            if group.tables.disk is not None:
-                group.tables.disk.check_open()
+        for group in range(len(self._groups)):
+            disk = self._tables(group).disk
+            if disk is not None:
+                disk.check_open()
 
     def assign(self, name: str, weights: torch.Tensor | None = None,
                state: torch.Tensor | None = None) -> None:

@@ -145,9 +145,9 @@ class EmbeddingTables:
     def sha256(self) -> str:
         """Digest of all rows, table after table, then of all state."""
         return digest_of(each for part in range(2) for number in range(self.count)
-                         for each in self._parts(number, part))
+                         for each in self.parts(number, part))
 
-    def _parts(self, number: int, part: int) -> Iterator[torch.Tensor | None]:
+    def parts(self, number: int, part: int) -> Iterator[torch.Tensor | None]:
         """Weights (0) or state (1) of a table, in parts."""
         if self.in_memory or self.disk is None:
             yield self.table(number)[part]

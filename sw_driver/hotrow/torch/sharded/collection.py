@@ -14,19 +14,22 @@ from ...contract.errors import Error
 from ...device import Device
 from ..collection.cache import Cache
 from ..collection.collection import HotEmbeddingBagCollection, drawn_seed
+from ..collection.commits import Commits
 from ..collection.contents import Contents, TableContents
 from ..collection.id_maps import IdMaps
 from ..collection.lifecycle import Lifecycle
 from ..features.configs import TableConfig, TableGroup, table_config
 from ..features.layout import FeatureLayout, Result
 from ..memory.slot_memory import memory_on
-from ..memory.tables import digest_of
+from ..memory.tables import EmbeddingTables, digest_of
 from ..optim.finite_check import FiniteCheck
 from ..optim.on_host import entries_on_host
 from ..optim.rules import OptimizerName, Rule
 from ..store.base import Store
+from ..store.disk import Disk
 from ..store.in_flight import BatchWindow
 from ..store.opening import Mode
+from .commits import SharedCommits, common_seed, open_common, rank_folder
 from .id_maps import SharedIdMaps
 from .ranks import Ranks
 from .sharding import Sharding
@@ -41,6 +44,9 @@ class ShardedContents(TableContents):
     def __init__(self, sharding: Sharding, ranks: Ranks) -> None:
         super().__init__(sharding.spans)
         self._sharding, self._ranks = sharding, ranks
+
+    def _tables(self, group: int) -> EmbeddingTables:
+        return self._sharding.shards[group].tables
 
     def table(self, name: str) -> Contents:
         """Copies of one table: (weights [rows, dim], state or None), as large at every rank."""
@@ -60,13 +66,14 @@ class ShardedContents(TableContents):
     def rows(self, name: str, rows: torch.Tensor) -> torch.Tensor:
         """Copies of the weights of rows int64[n], the same at every rank, of one table."""
         group, local = self.locate(name)
-        owner = (rows + local) % self._ranks.world
-        weights = self._sharding.shards[group].tables.table(local)[0]
+        owner, tables = (rows + local) % self._ranks.world, self._tables(group)
         mine = torch.div(rows[owner == self._ranks.rank], self._ranks.world,
                          rounding_mode="floor")
+        weights = (tables.table(local)[0][mine] if tables.in_memory or tables.disk is None
+                   else tables.disk.read(mine + int(tables.first[local])).weights)
         owned = torch.bincount(owner, minlength=self._ranks.world)
         padded = weights.new_empty(int(owned.max()), weights.shape[1])
-        padded[:len(mine)] = weights[mine]
+        padded[:len(mine)] = weights
         found = weights.new_empty(len(rows), weights.shape[1])
         for rank, part in enumerate(self._ranks.gather(padded)):
             found[owner == rank] = part[:int(owned[rank])]
@@ -75,9 +82,13 @@ class ShardedContents(TableContents):
     def assign(self, name: str, weights: torch.Tensor | None = None,
                state: torch.Tensor | None = None) -> None:
         group, local = self.locate(name)
-        owned, _ = self._sharding.own(group, local)
-        for here, given in zip(self._sharding.shards[group].tables.table(local), (weights, state),
-                               strict=True):
+        owned, tables = self._sharding.own(group, local)[0], self._tables(group)
+        if not tables.in_memory and tables.disk is not None:
+            tables.disk.assign(int(tables.first[local]), *(
+                None if each is None else each[owned] for each in (weights, state)))
+            tables.disk.changed = True  # also where a rank has no row of it
+            return
+        for here, given in zip(tables.table(local), (weights, state), strict=True):
             if given is not None:
                 assert here is not None, "a table without state gets none"
                 mine = given[owned]
@@ -85,11 +96,23 @@ class ShardedContents(TableContents):
 
     def sha256(self) -> str:
         return "-".join(
-            digest_of(self.table(config.name)[part] for part in range(2)
-                      for config in group.configs)
-            for group in self._groups)
+            digest_of(each for part in range(2) for local in range(len(group.configs))
+                      for each in self._parts(number, local, part))
+            for number, group in enumerate(self._groups))
+
+    def _parts(self, group: int, local: int, part: int) -> Iterator[torch.Tensor]:
+        """Weights (0) or state (1) of a whole table, in parts."""
+        rows, world = self._groups[group].tables.cardinalities[local], self._ranks.world
+        begin = 0
+        for each in self._tables(group).parts(local, part):
+            if each is not None:
+                end = min(rows, begin + len(each) * world)
+                yield self._gathered(each, local, end - begin)
+                begin = end
 
     def _gathered(self, part: torch.Tensor, local: int, rows: int) -> torch.Tensor:
+        """`rows` of a whole table, of which each rank gives its own; the first is one of those
+        whose number is divisible by the number of ranks."""
         whole = part.new_empty(rows, *part.shape[1:])
         for rank, owned in enumerate(self._ranks.gather(part)):
             begin = (rank - local) % self._ranks.world
@@ -115,9 +138,13 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     Tables with `ids="any"` have the rows of one process that takes all samples as one batch, as
     `SharedIdMaps` says.
 
+    Tables with a `path` have their rows in a folder of each rank in it, so that the ranks may be on
+    several machines. A commit counts when all ranks have it; where some end before, all open the
+    one before it. As many ranks open the folder as have trained it.
+
     All ranks make the same calls in the same order, with as many batches each: forward, prefetch,
-    step, learn, `state_dict`, `changes` and the like are collective, `close`, `abandon` and
-    `flush` are not. `learn` returns the rows that have a slot at all ranks. Clipping and
+    step, learn, `state_dict`, `changes`, `commit` and the like are collective, `close`, `abandon`
+    and `flush` are not. `learn` returns the rows that have a slot at all ranks. Clipping and
     `statistics` see a rank's own gradients and lookups.
 
     Parameters
@@ -148,16 +175,44 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
                         "several processes are, too: leave slots_device out")
         if options.get("cold", "gathered") != "gathered":
             raise Error("cold rows of several processes are gathered: leave cold out")
-        for config in tables:
-            if config.path is not None:
-                raise Error(f"table {config.name!r} has the path {config.path!r}, and rows of "
-                            f"several processes are in their memory: leave path out")
         super().__init__(tables, device, mode, optimizer, lr, **options)
         self.staging.finite = AgreedFiniteCheck(self.ranks)
 
     def _make_groups(self, rule: Rule) -> list[TableGroup]:
-        self._sharding = Sharding(self.tables, rule, self.ranks.rank, self.ranks.world)
+        path, ranks = self._path, self.ranks
+        folder = None if path is None else ranks.agree(
+            lambda: rank_folder(path, ranks.rank, ranks.world), "tables on disk were not opened")
+        self._sharding = Sharding(self.tables, rule, ranks.rank, ranks.world, folder,
+                                  self.mode == "resident")
         return self._sharding.shards
+
+    @property
+    def _path(self) -> str | None:
+        """Folder of the ranks' folders of tables on disk."""
+        return next((str(config.path) for config in self.tables if config.path is not None), None)
+
+    def _make_disk(self, groups: Sequence[TableGroup], rule: Rule, seed: int, depth: int) -> Disk:
+        found: list[Disk] = []
+        seed = common_seed(str(groups[0].configs[0].path), groups[0].numbers[0], seed, self.ranks)
+        try:
+            self.ranks.agree(
+                lambda: found.append(Disk(groups, rule, seed, depth, self.tables,
+                                          self._sharding.part)),
+                "tables on disk were not opened, because of those")
+            if self.ranks.world > 1:
+                open_common(found[0], str(self._path), self.ranks)
+        except BaseException:
+            for disk in found:
+                disk.close()
+            raise
+        return found[0]
+
+    def _make_commits(self, disk: Disk | None) -> Commits:
+        if disk is None or self.ranks.world == 1:
+            return super()._make_commits(disk)
+        assert isinstance(self.store, ShardedStore)
+        return SharedCommits(disk, self.store, self.lifecycle, self.id_maps, str(self._path),
+                             self.ranks)
 
     def _make_layout(self, groups: Sequence[TableGroup], bounds_check_mode: str,
                      is_weighted: bool) -> FeatureLayout:

@@ -24,6 +24,10 @@ class Sharding:
     configs : sequence of TableConfig
     rule : SGD, RowwiseAdagrad or Adagrad
     rank, world : int
+    folder : str, optional
+        Of this rank's rows of tables on disk.
+    whole : bool
+        Whether rows of tables on disk are in memory as well.
 
     Attributes
     ----------
@@ -37,12 +41,13 @@ class Sharding:
         Number of codes of a rank.
     """
 
-    def __init__(self, configs: Sequence[TableConfig], rule: Rule, rank: int, world: int):
+    def __init__(self, configs: Sequence[TableConfig], rule: Rule, rank: int, world: int,
+                 folder: str | None = None, whole: bool = True):
         self.rank, self.world = rank, world
         self.shards = group_tables([
             replace(config, num_embeddings=-(-config.num_embeddings // world), ids="rows",
-                    admission=None, expiry=None)
-            for config in configs], rule)
+                    admission=None, expiry=None, path=config.path and folder)
+            for config in configs], rule, whole)
         self.spans = [
             TableGroup(shard.numbers, configs, rule, EmbeddingTables(
                 [configs[number].num_embeddings for number in shard.numbers], shard.kind.dim,
@@ -73,9 +78,20 @@ class Sharding:
         begin = (self.rank - local) % self.world
         return slice(begin, rows, self.world), len(range(begin, rows, self.world))
 
+    def part(self, shard: TableGroup, local: int) -> tuple[int, int, int] | None:
+        """First, step and rows of the whole table of which a shard's table is a part; None of one
+        rank, which has the whole."""
+        if self.world == 1:
+            return None
+        rows = self.spans[self.shards.index(shard)].tables.cardinalities[local]
+        return (self.rank - local) % self.world, self.world, rows
+
     def initialise(self, seed: int) -> None:
-        """Give the rank's rows the contents that they have in whole tables with this seed."""
+        """Give the rank's rows in memory the contents that they have in whole tables with this
+        seed."""
         for group, shard in enumerate(self.shards):
+            if shard.tables.disk is not None:  # which draws rows that were never trained
+                continue
             for local, number in enumerate(shard.numbers):
                 owned, count = self.own(group, local)
                 rows = self.spans[group].tables.cardinalities[local]

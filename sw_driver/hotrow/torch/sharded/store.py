@@ -222,6 +222,9 @@ class ShardedStore(Store):
     def reset(self) -> None:
         self.inner.reset()
 
+    def reload(self) -> None:
+        self.inner.reload()
+
     def abandon(self) -> None:
         self._coming.clear()
         self.inner.abandon()

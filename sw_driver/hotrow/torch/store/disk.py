@@ -1,7 +1,8 @@
 """The store of a collection's tables on disk."""
 
 import io
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from ...tables import FileBase, Store, Table, TensorBase, plan_memory
 from ..features.configs import TableConfig, TableGroup
 from ..memory.disk_rows import DiskRows
 from ..optim.rules import Rule
+
+Part = Callable[[TableGroup, int], tuple[int, int, int] | None]
 
 
 class Disk:
@@ -25,6 +28,10 @@ class Disk:
         Of rows that were never trained, of a store that is made.
     depth : int
         Batches on their way.
+    configs : sequence of TableConfig
+        All tables of the collection.
+    part : callable, optional
+        Of a group and the place of a table in it: `Table.part`, where processes share the rows.
 
     Attributes
     ----------
@@ -38,13 +45,17 @@ class Disk:
         As `hotrow.tables.Store`, or the folder cannot be made or read.
     """
 
-    def __init__(self, groups: Sequence[TableGroup], rule: Rule, seed: int, depth: int) -> None:
+    def __init__(self, groups: Sequence[TableGroup], rule: Rule, seed: int, depth: int,
+                 configs: Sequence[TableConfig], part: Part | None = None) -> None:
         self._groups, self._path = tuple(groups), str(groups[0].configs[0].path)
-        tables = [_table(group, local, rule, seed)
+        self._kinds = {config.name: config.ids for config in configs if config.path is not None}
+        tables = [_table(group, local, rule, seed, part and part(group, local))
                   for group in groups for local in range(len(group.configs))]
         limit = next((config.memory for group in groups for config in group.configs
                       if config.memory is not None), None)
         self.plan = None if limit is None else plan_memory(limit, tables, depth=depth)
+        if self.plan is not None:
+            logging.getLogger("hotrow.torch").info("tables in %s: %s", self._path, self.plan)
         try:
             tail = 64 << 20 if self.plan is None else self.plan.tail
             self.store = Store(self._path, tables, tail)
@@ -78,15 +89,17 @@ class Disk:
         return [config.name for group in self._groups for config in group.configs]
 
     @property
-    def reference(self) -> dict[str, Any]:
-        """The open commit, for a state dict."""
-        return {"path": self._path, "commit": self.store.number}
+    def path(self) -> str:
+        """Folder of the store."""
+        return self._path
 
-    def commit(self, parts: dict[str, Any], keep: str | None = None) -> int:
-        """Commit the appended rows with the parts beside them: the number of the commit."""
+    def commit(self, parts: dict[str, Any], keep: str | None = None, step: int = 0,
+               hold: int | None = None) -> int:
+        """Commit the appended rows with the parts beside them: the number of the commit. Other
+        arguments are those of `hotrow.tables.Store.commit`."""
         file = io.BytesIO()
         torch.save({**parts, "kinds": self._kinds}, file)
-        number = self.store.commit(file.getvalue(), keep=keep)
+        number = self.store.commit(file.getvalue(), step, keep, hold)
         for disk in self._rows:
             disk.changed = False
         return number
@@ -112,22 +125,19 @@ class Disk:
         self.store.close()
 
     @property
-    def _kinds(self) -> dict[str, str]:
-        """What the ids of each table are."""
-        return {config.name: config.ids for group in self._groups for config in group.configs}
-
-    @property
     def _rows(self) -> list[DiskRows]:
         return [group.tables.disk for group in self._groups if group.tables.disk is not None]
 
 
-def _table(group: TableGroup, local: int, rule: Rule, seed: int) -> Table:
+def _table(group: TableGroup, local: int, rule: Rule, seed: int,
+           part: tuple[int, int, int] | None) -> Table:
     config, kind = group.configs[local], group.kind
+    whole = config.num_embeddings if part is None else part[2]
     columns = kind.used - kind.dim if kind.state == "element" else None
     return Table(
         config.name, config.num_embeddings, config.embedding_dim, seed + group.numbers[local],
-        config.num_embeddings**-0.5, str(config.dtype).removeprefix("torch."), kind.state, columns,
-        kind.width, rule.initial if kind.state else 0.0, rule.name, _base(config))
+        whole**-0.5, str(config.dtype).removeprefix("torch."), kind.state, columns,
+        kind.width, rule.initial if kind.state else 0.0, rule.name, _base(config), part)
 
 
 def _base(config: TableConfig) -> TensorBase | FileBase | None:
