@@ -69,6 +69,22 @@ class Enables(Module):
                         If(left > dwords, rest.eq(left - dwords)))
 
 
+class Messages(Module):
+    """A message for each rising edge of the interrupt; edges before it is accepted share it.
+
+    Parameters
+    ----------
+    interrupt : Signal
+    message : Record
+        With valid and ready.
+    """
+
+    def __init__(self, interrupt, message):
+        before = Signal()
+        self.sync += [before.eq(interrupt), If(message.ready, message.valid.eq(0)),
+                      If(interrupt & ~before, message.valid.eq(1))]
+
+
 class Core(Module):
     """The PHY, the clock of the card, and the interrupt of the hard block."""
 
@@ -103,9 +119,7 @@ class Core(Module):
         for name in static:
             self.specials += MultiReg(getattr(phy, name), platform.request(name), "sys")
         self.specials += MultiReg(phy._bus_master_enable.status, platform.request(master), "sys")
-        before, interrupt = Signal(), platform.request("interrupt")
-        self.sync += [before.eq(interrupt), If(phy.msi.ready, phy.msi.valid.eq(0)),
-                      If(interrupt & ~before, phy.msi.valid.eq(1))]
+        self.submodules.messages = Messages(platform.request("interrupt"), phy.msi)
 
 
 def main():

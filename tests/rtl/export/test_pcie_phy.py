@@ -1,4 +1,4 @@
-"""What `pcie_phy.py` adds to LitePCIe's PHY: enables of the packets from the link."""
+"""What `pcie_phy.py` adds to LitePCIe's PHY: enables of packets from the link, interrupts."""
 
 import random
 
@@ -77,3 +77,37 @@ def test_enables_are_those_of_the_header(width):
     run_simulation(dut, [send(given, packets, rng),
                          receive(found, enables.be, received, len(packets), rng)])
     assert received == packets
+
+
+@pytest.mark.parametrize("ready", [0.1, 0.5, 1])
+def test_no_edge_of_the_interrupt_is_without_a_message(ready):
+    """A message is accepted after each edge, one for those that come while it waits."""
+    from hotrow_rtl.export.pcie_phy import Messages
+    from migen import Record, Signal, run_simulation
+
+    rng, interrupt, message = random.Random(5), Signal(), Record([("valid", 1), ("ready", 1)])
+    owed, expected, found = False, 0, 0
+
+    def check():
+        nonlocal owed, expected, found
+        before = 0
+        for _ in range(300):
+            level, accepts = int(rng.random() < 0.4), int(rng.random() < ready)
+            yield interrupt.eq(level)
+            yield message.ready.eq(accepts)
+            yield  # the values take effect
+            if (yield message.valid) and (yield message.ready):
+                found += 1
+                assert owed, "a message without an edge"
+                owed = False
+            if (yield interrupt) and not before:
+                expected += not owed
+                owed = True
+            before = yield interrupt
+        yield interrupt.eq(0)
+        yield message.ready.eq(1)
+        for _ in range(4):
+            yield
+            found += (yield message.valid)
+    run_simulation(Messages(interrupt, message), check())
+    assert found == expected > 20
