@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hotrow_rtl.pcie.layouts import TAGS
+from hotrow_rtl.pcie.layouts import TAGS, Type
 
 pytest.importorskip("cocotbext.pcie", reason="cocotbext-pcie is not installed")
 
@@ -10,23 +10,10 @@ from cocotbext.pcie.core.tlp import CplStatus, TlpType
 
 from tests.rtl.pcie.test_bridge import TIMEOUT, WIDTHS, bench
 from tests.support.pcie.damage import DAMAGES
-from tests.support.pcie.root_complex import CARD, HOST, HostRequest, RawPacket
+from tests.support.pcie.packets import COMPLETIONS, NOT_POSTED, packet, with_digest
+from tests.support.pcie.root_complex import CARD, HOST, HostRequest
 
 pytestmark = pytest.mark.slow
-
-MEMORY, LOCKED_READ, COMPLETIONS = 0b00000, 0b00001, (0b01010, 0b01011)
-# Format and type of the requests that are not posted, without reads of memory; source: PCI Express
-# Base Specification, table 2-3.
-NOT_POSTED = {(fmt, kind) for formats, kinds in (
-    ((0, 1), (LOCKED_READ,)), ((0, 2), (0b00010, 0b00100, 0b00101)),
-    ((2, 3), (0b01100, 0b01101, 0b01110)), ((0, 1, 2, 3), (0b11011,)))
-    for fmt in formats for kind in kinds}
-
-
-def packet(fmt, kind, length, dwords, payload=b""):
-    first = fmt << 29 | kind << 24 | length
-    return RawPacket(b"".join(each.to_bytes(4, "big") for each in (first, *dwords)) + payload)
-
 
 @pytest.mark.parametrize("bus_bytes", WIDTHS)
 def test_every_kind(bus_bytes):
@@ -39,7 +26,7 @@ def test_every_kind(bus_bytes):
         address = [1] * (fmt & 1) + [0x8000_0010]
         request = packet(fmt, kind, 1, [int(HOST) << 16 | tag << 8 | 0xF, *address],
                          rng.bytes(4) if fmt & 2 else b"")
-        answered = (fmt, kind) in NOT_POSTED or (kind == MEMORY and fmt in (0, 1))
+        answered = (fmt, kind) in NOT_POSTED or (kind == Type.MEMORY and fmt in (0, 1))
         it.root.requests.append(HostRequest(request, answers.append if answered else None))
         for _ in range(60):
             it.step()
@@ -50,10 +37,10 @@ def test_every_kind(bus_bytes):
         [answer] = answers
         answers.clear()
         assert answer.tag == tag, label
-        assert answer.status == (CplStatus.SC if kind == MEMORY else CplStatus.UR), label
-        assert (answer.fmt_type == TlpType.CPL_LOCKED) == (kind == LOCKED_READ), label
+        assert answer.status == (CplStatus.SC if kind == Type.MEMORY else CplStatus.UR), label
+        assert (answer.fmt_type == TlpType.CPL_LOCKED) == (kind == Type.LOCKED_MEMORY), label
     assert np.flatnonzero(it.registers.values).tolist() == [4], "only a write of memory writes"
-    read = packet(0, MEMORY, 1, [int(HOST) << 16 | 9 << 8 | 0xF, 0x8000_0010])
+    read = packet(0, Type.MEMORY, 1, [int(HOST) << 16 | 9 << 8 | 0xF, 0x8000_0010])
     it.root.requests.append(HostRequest(read, answers.append))
     it.run(200)
     assert int.from_bytes(answers[0].data, "little") == it.registers.values[4]
@@ -87,7 +74,7 @@ def test_damaged_completions(bus_bytes, kind):
         words = int(it.rng.integers(1, 1 + 256 // bus_bytes))
         it.readers[row % 2].bursts.append((256 * row, words, row % 8))
     it.run(40_000)
-    assert it.root.damaged[kind] > 50
+    assert it.root.packets[f"completion, {kind}"] > 50
 
 
 @pytest.mark.parametrize("bus_bytes", WIDTHS)
@@ -121,12 +108,10 @@ def test_what_may_follow_the_payload(bus_bytes, padded):
     it.link.padded = padded
     send = it.root.send
 
-    def with_digest(cycle):
+    def some_with_digest(cycle):
         octets = send(cycle)
-        if octets and it.rng.random() < 0.5:
-            octets = bytes([*octets[:2], octets[2] | 0x80, octets[3], *octets[4:], *bytes(4)])
-        return octets
-    it.root.send = with_digest
+        return with_digest(octets) if octets and it.rng.random() < 0.5 else octets
+    it.root.send = some_with_digest
     for words in range(1, 1 + 512 // bus_bytes):
         it.readers[0].bursts.append((0, words, 1))
     it.run(40_000)

@@ -1,5 +1,6 @@
 """The bridge between masters, registers and a root complex, with random stalls."""
 
+import math
 from collections import deque
 
 import numpy as np
@@ -29,10 +30,14 @@ class Stall:
     """Random bits, high in a share of the cycles; a change of the bit is rare."""
 
     def __init__(self, rng, share):
-        self.rng, self.share = rng, share
+        self.rng, self.share, self._drawn = rng, share, []
 
     def __call__(self):
-        return self.share > 0 and self.rng.random() < self.share
+        if not self.share:
+            return False
+        if not self._drawn:
+            self._drawn = (self.rng.random(1000) < self.share).tolist()
+        return self._drawn.pop()
 
 
 class Mastering:
@@ -54,12 +59,13 @@ class ReadMaster:
     """Sends bursts and checks the words, the response and the order of the answers.
 
     `expect(address, size)` returns the data and the response of each word of a burst. The response
-    may be DECERR as well if `mastering` was low since the burst was accepted.
+    may be DECERR as well if `mastering` was low since the burst was accepted, or `patience` cycles
+    have passed since.
     """
 
     def __init__(self, unit, number, bus_bytes, expect, stall, mastering):
         self.unit, self.bus_bytes, self.expect, self.stall = unit, bus_bytes, expect, stall
-        self.mastering, self.refused = mastering, 0
+        self.mastering, self.refused, self.patience = mastering, 0, math.inf
         self._since = deque()  # cycle in which the burst of each word in `owed` was accepted
         self.name, self.bursts, self.owed, self.words = f"read_{number}", deque(), deque(), 0
         self._held = None
@@ -73,7 +79,7 @@ class ReadMaster:
         unit, name = self.unit, self.name
         self._valid = bool(self.bursts) and (self._held or not self.stall())
         unit.set(f"{name}_arvalid", self._valid)
-        if self._valid:
+        if self._valid and not self._held:
             address, words, identity = self.bursts[0]
             unit.set(f"{name}_araddr", address)
             unit.set(f"{name}_arlen", words - 1)
@@ -93,7 +99,9 @@ class ReadMaster:
             found = tuple(unit.get(f"{name}_{field}") for field in ("rid", "rlast", "rresp"))
             identity, last, response, data, address = self.owed.popleft()
             cycle = self._since.popleft()
-            if found[2] == DECERR != response and self.mastering.low_at >= cycle:
+            if found[2] == DECERR != response and (
+                    self.mastering.low_at >= cycle
+                    or self.mastering.cycle - cycle > self.patience):
                 response = DECERR
                 self.refused += 1
             assert found == (identity, last, response), (
@@ -133,13 +141,12 @@ class WriteMaster:
 
     def write(self, address, octets, strobes, identity):
         self.addresses.append((address, octets, strobes, identity))
-        words = len(octets) // self.bus_bytes
-        for word in range(words):
-            at = word * self.bus_bytes
-            bits = sum(int(bit) << place
-                       for place, bit in enumerate(strobes[at:at + self.bus_bytes]))
-            self.words.append((int.from_bytes(octets[at:at + self.bus_bytes], "little"), bits,
-                               word == words - 1))
+        enabled = np.packbits(strobes, bitorder="little").tobytes()
+        for at in range(0, len(octets), self.bus_bytes):
+            end = at + self.bus_bytes
+            self.words.append((int.from_bytes(octets[at:end], "little"),
+                               int.from_bytes(enabled[at // 8:end // 8], "little"),
+                               end == len(octets)))
 
     def idle(self):
         return not self.addresses and not self.words and not self.owed
@@ -148,14 +155,14 @@ class WriteMaster:
         unit, name = self.unit, self.name
         self._address = bool(self.addresses) and (self._held_address or not self.stall())
         unit.set(f"{name}_awvalid", self._address)
-        if self._address:
+        if self._address and not self._held_address:
             address, octets, _, identity = self.addresses[0]
             unit.set(f"{name}_awaddr", address)
             unit.set(f"{name}_awlen", len(octets) // self.bus_bytes - 1)
             unit.set(f"{name}_awid", identity)
         self._word = bool(self.words) and (self._held_word or not self.stall())
         unit.set(f"{name}_wvalid", self._word)
-        if self._word:
+        if self._word and not self._held_word:
             data, strobes, last = self.words[0]
             unit.set(f"{name}_wdata", data)
             unit.set(f"{name}_wstrb", strobes)
@@ -261,7 +268,7 @@ class Link:
             self._queue(packet)
         self._valid = bool(self._beats) and (self._held or not self.stall())
         unit.set("received_valid", self._valid)
-        if self._valid:
+        if self._valid and not self._held:
             unit.set("received_payload", self._beats[0])
 
     def _queue(self, packet):

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 from cocotbext.pcie.core.utils import PcieId
+from hotrow_rtl.pcie.layouts import Type
 
 from .damage import DAMAGES, damaged
+from .packets import packet
 
 MEMORY = 1 << 16  # bytes, repeated in the whole address space
 FAULT_BLOCK = 512  # bytes that share a fault
@@ -25,21 +27,12 @@ TAG_LIMIT = 32
 class HostRequest:
     """A request to the card, and the status and data of the answer that it expects.
 
-    `answer` is None for a posted request; `check` receives the completion.
+    `check` is None for a request that has no answer, else it receives the completion.
     """
 
     tlp: Tlp
     check: object = None
-
-
-class RawPacket:
-    """A packet that cocotbext-pcie cannot pack."""
-
-    def __init__(self, octets):
-        self.octets = octets
-
-    def pack(self):
-        return self.octets
+    kind: str = "request"
 
 
 @dataclass
@@ -75,12 +68,10 @@ class RootComplex:
     memory : uint8[MEMORY]
     writes : list of (int, bytes, int, int)
         Address, payload, byte enables of the first and the last double word.
-    packets : int
-        In both directions.
     in_flight : int
         Most requests in flight at once.
-    damaged : Counter of str
-        Damaged completions sent, by kind.
+    packets : Counter of str
+        In both directions, by kind.
     """
 
     rng: np.random.Generator
@@ -98,17 +89,16 @@ class RootComplex:
 
     def __post_init__(self):
         self.memory = self.rng.integers(0, 256, MEMORY, np.uint8)
-        self.writes, self.packets, self.in_flight = [], 0, 0
+        self.writes, self.packets, self.in_flight = [], Counter(), 0
         self.asked = {}  # by tag: parts that the card still expects
         self.parts = {}  # by tag: (cycle, parts) still to be sent
         self.requests, self.expected = deque(), deque()
-        self.damaged = Counter()
 
-    def receive(self, packet: bytes, cycle: int) -> None:
+    def receive(self, octets: bytes, cycle: int) -> None:
         """Accept a packet of the card."""
-        self.packets += 1
-        tlp = Tlp.unpack(packet)
-        assert tlp.check() and len(packet) == tlp.get_size(), f"a wrong packet: {tlp!r}"
+        tlp = Tlp.unpack(octets)
+        self.packets[f"from the card: {tlp.fmt_type.name}"] += 1
+        assert tlp.check() and len(octets) == tlp.get_size(), f"a wrong packet: {tlp!r}"
         if tlp.fmt_type in (TlpType.CPL, TlpType.CPL_DATA, TlpType.CPL_LOCKED):
             assert self.expected, f"a completion that nothing asked for: {tlp!r}"
             assert tlp.requester_id == HOST and tlp.completer_id == CARD, repr(tlp)
@@ -185,31 +175,40 @@ class RootComplex:
             request = self.requests.popleft()
             if request.check:
                 self.expected.append(request.check)
-            self.packets += 1
+            self.packets[request.kind] += 1
             return bytes(request.tlp.pack())
         due = [tag for tag, (start, _) in self.parts.items() if start <= cycle]
         if not due:
             return None
         tag = due[int(self.rng.integers(0, len(due)))] if self.spread else due[0]
         _, parts = self.parts[tag]
-        self.packets += 1
         octets = bytes(parts[0].pack())
         if self.damage and parts[0].data and self.rng.random() < self.damage:
             kind = self.damages[int(self.rng.integers(0, len(self.damages)))]
-            self.damaged[kind] += 1
+            self.packets[f"completion, {kind}"] += 1
             return damaged(octets, kind, self.rng)
+        poisoned = ", poisoned" if parts[0].ep else ""
+        self.packets[f"completion, {parts[0].status.name}{poisoned}"] += 1
         parts.popleft()
         if not parts:
             del self.parts[tag]
         return octets
 
     def _stray(self):
-        """A completion of a tag that is free, or with the byte count of no part."""
-        tlp = Tlp()
-        tlp.fmt_type, tlp.requester_id = TlpType.CPL_DATA, CARD
+        """A completion of a tag that is free, or with the byte count of no part, or locked, or a
+        failure of a tag that the card has not."""
+        rng = self.rng
         free = sorted(set(range(256)) - set(self.parts))
-        tlp.tag = int(self.rng.choice(free))
-        tlp.set_data(bytes(64))
-        tlp.byte_count = 64 if tlp.tag >= TAG_LIMIT else 4095
-        self.packets += 1
-        return bytes(tlp.pack())
+        kind, tag, fmt, status = Type.COMPLETION, int(rng.choice(free)), 2, 0
+        count = 64 if tag >= TAG_LIMIT else 4095
+        drawn = int(rng.integers(0, 4))
+        if drawn == 1:
+            kind, tag = Type.LOCKED_COMPLETION, int(rng.integers(0, 256))
+        if drawn > 1:
+            kind = (Type.COMPLETION, Type.LOCKED_COMPLETION)[drawn - 2]
+            fmt, status = 0, int(rng.integers(0, 8))
+            tag = int(rng.integers(TAG_LIMIT if drawn == 2 else 0, 256))
+        self.packets[f"stray {'' if fmt else 'failed '}{kind.name}".lower()] += 1
+        length = 16 if fmt else 0
+        return packet(fmt, kind, length, [status << 13 | count, int(CARD) << 16 | tag << 8],
+                      bytes(4 * length)).pack()

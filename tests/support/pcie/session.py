@@ -5,25 +5,20 @@
 
 import argparse
 import time
+from collections import Counter
 from itertools import count
 
 import numpy as np
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 from hotrow_rtl.memory.axi import DECERR, OKAY, SLVERR
+from hotrow_rtl.pcie.layouts import Type
 from hotrow_rtl.pcie.target import LONGEST_READ
 from hotrow_sim.golden.pcie.requests import write_requests
 
 from .bench import REGISTER_BITS, BridgeBench
 from .damage import UNDEFINED_ENABLES
-from .root_complex import (
-    FAULT_BLOCK,
-    FAULTS,
-    HOST,
-    MEMORY,
-    HostRequest,
-    RawPacket,
-    RootComplex,
-)
+from .packets import COMPLETIONS, NOT_POSTED, RawPacket, packet, with_digest
+from .root_complex import FAULT_BLOCK, FAULTS, HOST, MEMORY, HostRequest, RootComplex
 
 BASES = (0, 0xFFFF_0000, 1 << 40)  # of the memory, which repeats everywhere
 READ_SPACE, WRITE_SPACE = MEMORY // 2, MEMORY // 4  # bytes: of all readers, of each writer
@@ -50,6 +45,11 @@ class Session:
     ----------
     seed : int
     bus_bytes : int
+
+    Attributes
+    ----------
+    cleared : int
+        How often bus master enable was cleared.
     """
 
     def __init__(self, seed, bus_bytes):
@@ -59,7 +59,7 @@ class Session:
                               for name, values in STATES.items()}
         blocks = rng.permutation(READ_SPACE // FAULT_BLOCK)
         kinds = FAULTS if state["silent"] else FAULTS[:3]
-        timeout = 1500 if state["silent"] else 20_000
+        timeout = 2000 if state["silent"] else 20_000
         drawn = ("max_payload", "max_read", "boundary", "spread", "splits", "strays", "damage")
         self.root = root = RootComplex(
             rng, latency=int(rng.integers(1, 60)), lateness=int(2.2 * timeout),
@@ -68,28 +68,36 @@ class Session:
         self.bench = BridgeBench(bus_bytes, root, rng, self._expected,
                                  stalls=state["stalls"], timeout=timeout)
         self.bench.registers.answered = self._snapshot
+        if state["silent"]:  # the link may take longer than that for the data of all tags
+            for reader in self.bench.readers:
+                reader.patience = timeout
         if state["ending"] == "all enabled":
             self.bench.link.enables = (1 << bus_bytes // 4) - 1
             root.damages = UNDEFINED_ENABLES
         self.bench.link.padded = state["ending"] == "padded"
-        self._model = np.zeros(REGISTERS, np.uint32)
+        self._model, self.cleared = np.zeros(REGISTERS, np.uint32), 0
         self._begin()
 
     def run(self, steps):
-        """Some rounds of traffic; returns the packets."""
-        for _ in range(steps):
-            self._traffic()
-            start = self.bench.link.cycle
-            while not self.bench.idle():
-                self._step()
-                assert self.bench.link.cycle - start < 200_000, f"{self.label}: no end"
-            self._finish()
-        return self.root.packets
+        """Some rounds of traffic; returns the packets, in both directions."""
+        try:
+            for _ in range(steps):
+                self._traffic()
+                start = self.bench.link.cycle
+                while not self.bench.idle():
+                    self._step()
+                    assert self.bench.link.cycle - start < 200_000, "no end"
+                self._finish()
+        except AssertionError as error:
+            error.add_note(f"{self.label}, {self.state}")
+            raise
+        return self.root.packets.total()
 
     def _step(self):
         mastering, clears = self.bench.mastering, self.state["clears"]
         if clears and self.rng.random() < (clears if mastering.on else RETURNS):
             mastering.on = not mastering.on
+            self.cleared += not mastering.on
         self.bench.step()
 
     def _traffic(self):
@@ -105,7 +113,7 @@ class Session:
                 writer.write(self._base() + address, rng.integers(
                     0, 256, words * bus_bytes, np.uint8).tobytes(),
                     self._strobes(words * bus_bytes), int(rng.integers(0, 8)))
-        for _ in range(int(rng.integers(0, 12))):
+        for _ in range(int(rng.integers(0, 40))):
             self._host_request()
 
     def _base(self):
@@ -165,14 +173,17 @@ class Session:
 
     def _host_request(self):
         rng = self.rng
-        tlp, kind = Tlp(), rng.integers(0, 8)
+        tlp, drawn = Tlp(), rng.integers(0, 9)
+        if drawn == 8:
+            self._any_kind()
+            return
         tlp.requester_id, tlp.tag = HOST, int(rng.integers(0, 256))
         tlp.attr = type(tlp.attr)(int(rng.integers(0, 4)))
         tlp.length = int(rng.choice([1, 1, 2, 3, LONGEST_READ]))
         number = int(rng.integers(FREE_REGISTER, REGISTERS - 64))
         long = int(rng.integers(0, 2))
         tlp.fmt_type = (TlpType.MEM_READ, TlpType.MEM_READ_64)[long]
-        if kind < 3:  # writes, some of them damaged
+        if drawn < 4:  # writes, some of them damaged
             tlp.length = int(rng.choice([1, 1, 2, 9, 32]))
             tlp.fmt_type = (TlpType.MEM_WRITE, TlpType.MEM_WRITE_64)[long]
             tlp.data = rng.integers(0, 256, 4 * tlp.length, np.uint8).tobytes()
@@ -181,33 +192,67 @@ class Session:
             (int(rng.integers(0, 16)), 0) if tlp.length == 1 else
             (int(rng.choice(FIRST_STROBES)), int(rng.choice(LAST_STROBES))))
         status = CplStatus.SC
-        if kind == 3:
+        if drawn == 4:
             number = int(rng.integers(0, 3))
             tlp.length, tlp.first_be, tlp.last_be = 1, 0xF, 0
             status = (CplStatus.SC, CplStatus.CA, CplStatus.UR)[number]
-        elif kind == 4:
-            tlp.length, tlp.first_be, tlp.last_be = LONGEST_READ + 1, 0xF, 0xF
+        elif drawn == 5:
+            tlp.length = int(rng.integers(LONGEST_READ + 1, 1025))
+            tlp.first_be, tlp.last_be = 0xF, 0xF
             status = CplStatus.CA
-        elif kind == 5:
+        elif drawn == 6:
             tlp.fmt_type, status = TlpType.IO_READ, CplStatus.UR
             tlp.length, tlp.last_be = 1, 0
-        elif kind == 6:  # a message
-            octets = bytes([0b001_10011 | 0x10, 0, 0, 0, *bytes(4), *rng.bytes(8)])
-            self.root.requests.append(HostRequest(RawPacket(octets)))
-            return
-        tlp.address = (int(rng.integers(1, 1 << 20)) << 32 if long and kind != 5 else 0) \
+        tlp.address = (int(rng.integers(1, 1 << 20)) << 32 if long and drawn != 6 else 0) \
             + 0x8000_0000 + 4 * number
-        if kind < 3:
-            if not tlp.ep:
-                self._write_model(number, tlp)
-            self.root.requests.append(HostRequest(tlp))
+        if drawn < 4:
+            self._host_write(tlp, number)
             return
         values = self._model[number:number + tlp.length].copy()
         self.root.requests.append(HostRequest(
-            tlp, lambda answer: self._check(tlp, number, values, status, answer)))
+            tlp, lambda answer: self._check(tlp, number, values, status, answer),
+            f"{tlp.fmt_type.name}, {status.name}"))
 
-    def _write_model(self, number, tlp):
-        for idx in range(tlp.length):
+    def _host_write(self, tlp, number):
+        """Poisoned, with a digest, or with more or fewer double words than it says, if at all.
+
+        Fewer only where the ending is exact: else nobody can say what is payload.
+        """
+        rng, octets, given, kind = self.rng, bytes(tlp.pack()), tlp.length, tlp.fmt_type.name
+        drawn = rng.integers(0, 8)
+        if drawn == 0:
+            octets, kind = with_digest(octets, rng.bytes(4)), f"{kind}, digest"
+        elif drawn == 1:
+            octets, kind = octets + rng.bytes(4 * int(rng.integers(1, 20))), f"{kind}, long payload"
+        elif drawn == 2 and self.state["ending"] == "exact":
+            given = int(rng.integers(0, tlp.length))
+            octets, kind = octets[:len(octets) - 4 * (tlp.length - given)], f"{kind}, short payload"
+        if tlp.ep:
+            kind = f"{kind}, poisoned"
+        else:
+            self._write_model(number, tlp, given)
+        self.root.requests.append(HostRequest(RawPacket(octets), kind=kind))
+
+    def _any_kind(self):
+        """Any format and type but accesses to memory: answered as unsupported if not posted."""
+        rng = self.rng
+        fmt, kind = int(rng.integers(0, 8)), int(rng.integers(1, 32))
+        tag, length = int(rng.integers(0, 256)), int(rng.integers(1, 9))
+        header = [int(HOST) << 16 | tag << 8 | 0xF, *[1] * (fmt & 1), 0x8000_0010]
+        if kind in COMPLETIONS:  # of a tag that the card has not
+            header[1] = 255 << 8
+
+        def check(answer):
+            what = f"{self.label}: {answer!r} to format {fmt}, type {kind}"
+            assert (answer.tag, answer.status) == (tag, CplStatus.UR) and not answer.data, what
+            assert (answer.fmt_type == TlpType.CPL_LOCKED) == (kind == Type.LOCKED_MEMORY), what
+        answered = (fmt, kind) in NOT_POSTED
+        self.root.requests.append(HostRequest(
+            packet(fmt, kind, length, header, rng.bytes(4 * length) if fmt & 2 else b""),
+            check if answered else None, f"other types, {'' if answered else 'not '}answered"))
+
+    def _write_model(self, number, tlp, given):
+        for idx in range(given):
             strobes = tlp.first_be if idx == 0 else (
                 tlp.last_be if idx == tlp.length - 1 else 0xF)
             for lane in range(4):
@@ -271,15 +316,18 @@ def main():
     parser.add_argument("--packets", type=int, default=20_000, help="in both directions, in all")
     parser.add_argument("--seed", type=int, default=1, help="of the first session")
     options = parser.parse_args()
-    packets = cycles = 0
-    start = time.monotonic()
+    packets, cycles, cleared, start = Counter(), 0, 0, time.monotonic()
     for seed in count(options.seed):
         session = Session(seed, (8, 16)[seed % 2])
-        packets += session.run(10)
-        cycles += session.bench.link.cycle
-        if packets >= options.packets:
+        session.run(10)
+        packets += session.root.packets
+        cycles, cleared = cycles + session.bench.link.cycle, cleared + session.cleared
+        if packets.total() >= options.packets:
             break
-    print(f"{packets:,} packets in {cycles:,} cycles, seeds {options.seed} to {seed}, "
+    for kind, number in sorted(packets.items()):
+        print(f"{number:9,} {kind}")
+    print(f"{packets.total():,} packets in {cycles:,} cycles, bus master enable cleared "
+          f"{cleared:,} times, seeds {options.seed} to {seed}, "
           f"{time.monotonic() - start:.0f} s: no difference")
 
 

@@ -79,15 +79,17 @@ class PinnedUnit:
         """Drive an input."""
         word, bits = self.places[name]
         self._given[word] = value & 0xFFFFFFFF
-        for step in range(1, -(-bits // 32)):
-            self._given[word + step] = value >> 32 * step & 0xFFFFFFFF
+        if bits > 32:
+            for step in range(1, -(-bits // 32)):
+                self._given[word + step] = value >> 32 * step & 0xFFFFFFFF
 
     def get(self, name) -> int:
         """An output in the cycle of the last `step`."""
         word, bits = self.places[name]
         value = self._found[word]
-        for step in range(1, -(-bits // 32)):
-            value |= self._found[word + step] << 32 * step
+        if bits > 32:
+            for step in range(1, -(-bits // 32)):
+                value |= self._found[word + step] << 32 * step
         return value
 
     def step(self, reset=0):
