@@ -198,3 +198,38 @@ def test_a_file_that_was_not_closed_is_used_with_a_warning(tmp_path):
     with pytest.warns(UserWarning, match="different steps"), Store(
             tmp_path / "store", [Table("item", 10, 4, base=FileBase(tmp_path / "old"))]):
         pass
+
+
+@pytest.mark.parametrize("cuts", [None, [100, 333]], ids=["seed", "shards"])
+def test_parts_have_the_rows_of_the_whole_table(tmp_path, cuts):
+    values = np.random.default_rng(3).standard_normal((1001, 5)).astype(np.float32)
+    base = None if cuts is None else TensorBase(shards(tmp_path, values, "float32", cuts), "emb")
+    whole = Table("item", 1001, 5, seed=7, bound=0.5, base=base)
+    with Store(tmp_path / "whole", [whole]) as store:
+        store.commit()
+    with open(tmp_path / "whole") as reader:
+        expected = reader.rows("item", np.arange(1001))
+    assert cuts is None or (expected == values).all()
+    for first in range(4):
+        table = replace(whole, rows=251, part=(first, 4, 1001))
+        own = len(range(first, 1001, 4))  # the others only pad
+        with Store(tmp_path / f"{first}", [table]) as store:
+            rows = store.rows(["item"], [0])
+            rows.append([1], np.full((1, 5), first, np.float32))
+            out = np.empty((251, 5), np.float32)
+            rows.finish(rows.begin(np.arange(251)), out)
+            store.commit()
+        mine = expected[first::4].copy()
+        mine[1] = first
+        assert (out[:own] == mine).all()
+        with open(tmp_path / f"{first}") as reader:
+            assert (reader.rows("item", np.arange(own)) == mine).all()
+            assert reader.tables["item"].part == (first, 4, 1001)
+        with pytest.raises(Error, match="part is "):
+            Store(tmp_path / f"{first}", [replace(table, part=((first + 1) % 4, 4, 1001))])
+    with pytest.raises(Error, match="expected a part whose first row is 0 to its step - 1"):
+        replace(whole, rows=100, part=(0, 4, 1001))
+    (tmp_path / "ranks" / "rank-000-of-002").mkdir(parents=True)
+    for call in (open, lambda path: Store(path, [whole])):
+        with pytest.raises(Error, match="has tables that 2 ranks share out: train them with as"):
+            call(tmp_path / "ranks")

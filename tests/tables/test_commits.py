@@ -65,6 +65,35 @@ def test_kept_commits_stay_until_they_are_released(tmp_path):
     trainer.store.close()
 
 
+def test_a_commit_that_is_held_stays_until_the_next_one(tmp_path):
+    """Of several stores some may end before they have the next."""
+    trainer = Trainer(tmp_path)
+    for value in range(1, 6):
+        trainer.step(value, keep="third" if value == 3 else None,
+                     hold=3 if value == 5 else value - 1)
+        trainer.store.clean()
+    assert trainer.store.commits() == [Commit(3, 3, "third"), Commit(5, 5, None)]
+    trainer.step(6, hold=5)
+    for hold in (1, 9):
+        with pytest.raises(Error, match=f"expected a commit up to 6 for hold, got {hold}"):
+            trainer.step(7, hold=hold)
+    trainer.store.close()
+    for commit in (3, 5, 6):  # it can be opened, too, and the next one drops those after it
+        trainer = Trainer(tmp_path, commit=commit)
+        assert trainer.values() == {commit}
+        trainer.store.close()
+    trainer = Trainer(tmp_path, commit=5)
+    with pytest.raises(Error, match="expected a commit up to 5 for hold, got 6"):
+        trainer.step(7, hold=6)
+    assert trainer.step(7, hold=5) == 7
+    assert [each.number for each in trainer.store.commits()] == [3, 5, 7]
+    with pytest.raises(Error, match=r"keeps no commit '': it keeps \['third'\]"):
+        trainer.store.release("")
+    trainer.step(8)
+    assert [each.number for each in trainer.store.commits()] == [3, 8]
+    trainer.store.close()
+
+
 def test_the_last_commit_stays_after_its_name_is_released(tmp_path):
     trainer = Trainer(tmp_path)
     trainer.step(1, keep="a")

@@ -207,13 +207,14 @@ class Reader:
             with Reader(self._folder, until, self._ring) as other:
                 return other.changed(table, since)
         found = self._manifest
+        kept = sorted(number for name, number in found["kept"].items() if name)  # not held alone
         self._table(table)
-        if since not in (0, *found["kept"].values()) and (
+        if since not in (0, *kept) and (
                 not found["history_from"] <= since <= self.number
                 or any(first <= since <= last for first, last in found["gaps"])):
             raise Error(f"the rows that changed since commit {since} are not known at commit "
                         f"{self.number} of {self._folder}: expected 0, a commit that is kept "
-                        f"({sorted(found['kept'].values())}), or one from {found['history_from']} "
+                        f"({kept}), or one from {found['history_from']} "
                         f"to {self.number} that no rollback dropped ({found['gaps']})")
         with self._lock:
             ids = self._native.changed(list(self.tables).index(table), since)

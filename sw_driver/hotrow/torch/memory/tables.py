@@ -69,7 +69,8 @@ class EmbeddingTables:
         self.rows = self.kind.allocate(int(end), device)
         self.disk: DiskRows | None = None
         if self.in_memory:
-            for begin, rows, after in zip(first, self.cardinalities, [*first[1:], end], strict=True):
+            for begin, rows, after in zip(first, self.cardinalities, [*first[1:], end],
+                                          strict=True):
                 self.rows.array[begin + rows:after].zero_()  # between two tables
         if initial_state is not None and self.rows.state is not None:
             self.rows.state.fill_(initial_state)
