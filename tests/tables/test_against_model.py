@@ -1,6 +1,10 @@
 """The store against a dict: random appends, reads, cleaning, commits, and openings without one."""
 
 import os
+import pickle
+import signal
+import time
+import traceback
 from dataclasses import replace
 
 import numpy as np
@@ -115,18 +119,53 @@ def damaged(path, random, model):
     file.write_bytes(whole)
 
 
-@pytest.mark.parametrize("kind, ring, seed, steps", [
-    *((kind, True, 1, 200) for kind in KINDS), ("two tables", False, 2, 200),
-    *(pytest.param(kind, bool(seed % 3), seed, 20000, marks=[pytest.mark.long, pytest.mark.nightly])
-      for kind in KINDS for seed in range(7))])
-def test_random_operations(tmp_path, kind, ring, seed, steps):
-    random, model = np.random.default_rng(seed), Model(KINDS[kind])
-    model.dense, number = None, 0
-    kept, names = {0: model.copy()}, {}
-    store, rows = model.open(tmp_path, ring=ring)
-    for step in range(steps):
-        match random.choice(["train", "clean", "commit", "release", "rollback", "kill"],
-                            p=[.85, .05, .04, .02, .02, .02]):
+class Operations:
+    """Random operations on a store and on a model of it; pickled, it is what a process that is
+    killed leaves.
+
+    Parameters
+    ----------
+    path : Path
+    kind : str
+    seed : int
+    ring : bool
+    shares : sequence of float
+        Of each operation in `NAMES`.
+    note : callable, optional
+        Called with what the folder will have, before it has it.
+    """
+
+    NAMES = ("train", "clean", "commit", "release", "rollback", "kill")
+
+    def __init__(self, path, kind, seed, ring=True, shares=(.85, .05, .04, .02, .02, .02),
+                 note=lambda operations: None):
+        self.path, self.ring, self.shares, self.note = path, ring, shares, note
+        self.seed, self.random = seed, np.random.default_rng(seed)
+        self.model, self.number, self.names, self.done = Model(KINDS[kind]), 0, {}, 0
+        self.model.dense = None
+        self.kept = {0: self.model.copy()}
+
+    def __getstate__(self):
+        return {name: each for name, each in vars(self).items()
+                if name not in ("store", "rows", "note")}
+
+    def open(self):
+        self.store, self.rows = self.model.open(self.path, ring=self.ring)
+        self.model.same(self.rows, self.model.flat)
+        assert self.commits() == self.expected(), (self.seed, self.done)
+
+    def commits(self):
+        """Numbers and names of the commits in the folder."""
+        return {each.number: each.keep for each in self.store.commits()}
+
+    def expected(self):
+        return {self.number: None, **{each: name for name, each in self.names.items()}}
+
+    def run(self):
+        """One operation."""
+        random, model, rows, store = self.random, self.model, self.rows, self.store
+        self.done += 1
+        match random.choice(self.NAMES, p=self.shares):
             case "train":
                 coming = random.choice(model.flat, 100)
                 ahead = rows.begin(coming)  # before the append, as a plan
@@ -138,39 +177,110 @@ def test_random_operations(tmp_path, kind, ring, seed, steps):
                 store.clean()
                 model.same(rows, coming, ahead)
             case "commit":
-                model.dense, keep = str(step).encode(), random.choice([None, "a", "b"])
-                number = store.commit(model.dense, step, keep)
-                names = {name: each for name, each in names.items() if each in kept}
-                names |= {keep: number} if keep else {}
-                kept = {each: kept[each] for each in names.values() if each in kept}
-                kept[number] = model.copy()
-            case "release" if names:
-                name = random.choice(sorted(names))
-                if store.number in (number, *set(names.values()) - {names[name]}):
+                model.dense, keep = str(self.done).encode(), random.choice([None, "a", "b"])
+                self.number += 1
+                names = {name: each for name, each in self.names.items() if each in self.kept}
+                self.names = names | ({str(keep): self.number} if keep else {})
+                self.kept = {each: self.kept[each] for each in self.names.values()
+                             if each in self.kept}
+                self.kept[self.number] = model.copy()
+                self.note(self)
+                assert store.commit(model.dense, self.done, keep) == self.number
+            case "release" if self.names:
+                name = random.choice(sorted(self.names))
+                others = set(self.names.values()) - {self.names[name]}
+                if store.number in (self.number, *others):
+                    self.names.pop(name)
+                    self.kept = {each: self.kept[each]
+                                 for each in (*self.names.values(), self.number)}
+                    now, self.model = model, self.kept[self.number]
+                    self.note(self)
+                    self.model = now
                     store.release(name)
-                    names.pop(name)
-                    kept = {each: kept[each] for each in (*names.values(), number)}
             case "rollback":
-                to = int(random.choice(sorted(kept)))
+                to = int(random.choice(sorted(self.kept)))
                 store.rollback(to)
-                model = kept[to].copy()
-                later = [each for each in kept if each > to and each != number]
+                self.model = model = self.kept[to].copy()
+                later = [each for each in self.kept if each > to and each != self.number]
                 model.same(rows, model.flat)
                 assert store.dense() == model.dense
-                if later or to != number:  # they go with the next commit
-                    store.rollback(number)
-                    model = kept[number].copy()
+                if later or to != self.number:  # they go with the next commit
+                    store.rollback(self.number)
+                    self.model = self.kept[self.number].copy()
             case "kill":
                 store.close()  # nothing that was not committed is there
-                model = kept[number].copy()
+                self.model = self.kept[self.number].copy()
                 if random.random() < .5:
-                    damaged(tmp_path, random, model)
-                store, rows = model.open(tmp_path, ring=ring)
-                model.same(rows, model.flat)
-        assert {each.number: each.keep for each in store.commits()} == {
-            number: None, **{each: name for name, each in names.items()}}, (seed, step)
-    model.same(rows, model.flat)
-    store.close()
+                    damaged(self.path, random, self.model)
+                self.open()
+        assert self.commits() == self.expected(), (self.seed, self.done)
+
+
+@pytest.mark.parametrize("kind, ring, seed, steps", [
+    *((kind, True, 1, 200) for kind in KINDS), ("two tables", False, 2, 200),
+    *(pytest.param(kind, bool(seed % 3), seed, 20000, marks=[pytest.mark.long, pytest.mark.nightly])
+      for kind in KINDS for seed in range(7))])
+def test_random_operations(tmp_path, kind, ring, seed, steps):
+    operations = Operations(tmp_path, kind, seed, ring)
+    operations.open()
+    for _ in range(steps):
+        operations.run()
+    operations.model.same(operations.rows, operations.model.flat)
+    operations.store.close()
+
+
+def operate(operations, left):
+    """Operate until the end of the process; `left` has what the folder has next, and had last."""
+    states = [pickle.dumps(operations)]
+
+    def note(following):
+        states[:] = [states[-1], pickle.dumps(following)]
+        left.with_suffix(".new").write_bytes(pickle.dumps(states))
+        left.with_suffix(".new").rename(left)
+    operations.note = note
+    operations.open()
+    while True:
+        operations.run()
+
+
+@pytest.mark.long
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+def test_a_million_operations_with_kills_and_damage(tmp_path):
+    seed, kills = int(os.environ.get("SEED", "1")), 0
+    print("seed", seed)
+    path, left, random = tmp_path / "t", tmp_path / "left", np.random.default_rng(seed)
+    operations = Operations(path, "two tables", seed, shares=(.952, .03, .01, .004, .004, 0))
+    while operations.done < 1_000_000:
+        child = os.fork()
+        if not child:
+            operations.note, operations.random = None, np.random.default_rng((seed, kills))
+            try:
+                operate(operations, left)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(3)
+        time.sleep(random.random() * 10)
+        os.kill(child, signal.SIGKILL)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL, (seed, operations.done)
+        kills += 1
+        if left.exists():
+            for state in reversed(pickle.loads(left.read_bytes())):
+                operations = pickle.loads(state)
+                operations.model = operations.kept[operations.number].copy()
+                operations.store = Store(path, operations.model.tables)
+                found = operations.commits()
+                operations.store.close()
+                if found == operations.expected():
+                    break
+            else:
+                pytest.fail(f"seed {seed}, {operations.done}: the folder has commits {found}")
+        if random.random() < .5:
+            damaged(path, random, operations.model)
+        if kills % 10 == 0:
+            print(kills, "kills", operations.done, "operations", flush=True)
+    operations.open()
+    operations.store.close()
 
 
 def test_damage_and_second_trainer(tmp_path):

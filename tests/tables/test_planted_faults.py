@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+TRAINING = "../torch/test_tables_on_disk"
 FAULTS = {  # name: file, what is replaced, by what, file of tests and words in their names
     "no check at collect": (
         "kernels/tables/fetch.cpp", "entry == ticket->entry[k] && ticket->have[k]",
@@ -96,14 +97,54 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
     "a forked process trains": (
         "tables/native_store.py", "if os.getpid() != self.owner:", "if False:", "against_model",
         "second"),
+    # Those of training, whose stages overlap.
+    "a read of plan is used after its row was appended": (
+        "kernels/tables/fetch.cpp", "entry == ticket->entry[k] && ticket->have[k]",
+        "(ticket->have[k])", TRAINING, "bits"),
+    "trained rows are not marked": (
+        "torch/memory/slots.py", "mark_dirty(self.dirty, places)",
+        "mark_dirty(self.dirty.clone(), places)", TRAINING, "bits"),
+    "marks stay after a commit": (
+        "torch/store/cached.py", "            storage.dirty[slots] = False\n", "", TRAINING,
+        "not_trained"),
+    "victims that were not trained are written": (
+        "torch/store/batch_stages.py",
+        "].dirty[transfer.victim_slots.long()]", "].dirty[transfer.victim_slots.long()] | True",
+        TRAINING, "not_trained"),
+    "slots change before their victims are written": (
+        "torch/store/batch_stages.py",
+        "            # Before the slots change, and without the lock, because this may wait.\n",
+        """            early = transfer.fill_places < storage.slots
+            storage.assign(transfer.fills.flat[early], transfer.fill_places[early])
+""", TRAINING, "bits"),
+    "rows are collected before an earlier batch has written them": (
+        "torch/store/batch_stages.py",
+        "        if earlier >= inserted:\n            return False\n",
+        "", TRAINING, "bits"),
+    "a commit is cut before the rows in slots are written": (
+        "torch/collection/commits.py", """            self._lifecycle.flush()
+            number = disk.commit({"dense": dense, "ids": self._ids()}, keep)
+""", """            number = disk.commit({"dense": dense, "ids": self._ids()}, keep)
+            self._lifecycle.flush()
+""", TRAINING, "sigkill or commits"),
+    "slots keep the rows of a later commit": (
+        "torch/collection/commits.py", """                self._lifecycle.reset()
+                disk.rollback""", "                disk.rollback", TRAINING, "commits"),
+    "a commit lacks the rows of ids": (
+        "torch/collection/commits.py", '"ids": self._ids()}, keep)', '"ids": None}, keep)',
+        TRAINING, "any_ids"),
 }
+
+
+def tests_of(name):
+    return ROOT / "tests" / "tables" / (f"{name}.py" if "/" in name else f"test_{name}.py")
 
 
 def test_each_fault_has_its_place():
     for fault, (name, old, new, tests, _) in FAULTS.items():
         source = (ROOT / "sw_driver" / "hotrow" / name).read_text()
         assert source.count(old) == 1 and old != new, fault
-        assert (ROOT / "tests" / "tables" / f"test_{tests}.py").exists(), fault
+        assert tests_of(tests).exists(), fault
 
 
 @pytest.mark.long
@@ -118,7 +159,7 @@ def test_a_planted_fault_is_noticed(tmp_path, fault):
     path.write_text(path.read_text().replace(old, new))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-m",
-         "not long and not nightly", "--timeout", "300", f"tests/tables/test_{tests}.py", "-k",
+         "not long and not nightly", "--timeout", "300", tests_of(tests), "-k",
          words], cwd=ROOT, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "sw_driver")})
     assert done.returncode in (1, -6, -11), done.stdout[-3000:] + done.stderr[-2000:]
