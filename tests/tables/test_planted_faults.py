@@ -122,14 +122,15 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
         "        if earlier >= inserted:\n            return False\n",
         "", TRAINING, "bits"),
     "a commit is cut before the rows in slots are written": (
-        "torch/collection/commits.py", """            self._lifecycle.flush()
-            number = disk.commit({"dense": dense, "ids": self._ids()}, keep)
-""", """            number = disk.commit({"dense": dense, "ids": self._ids()}, keep)
-            self._lifecycle.flush()
+        "torch/collection/commits.py", """        self._lifecycle.flush()
+        return self.disk.commit(parts, keep)
+""", """        number = self.disk.commit(parts, keep)
+        self._lifecycle.flush()
+        return number
 """, TRAINING, "sigkill or commits"),
     "slots keep the rows of a later commit": (
         "torch/collection/commits.py", """                self._lifecycle.reset()
-                disk.rollback""", "                disk.rollback", TRAINING, "commits"),
+                self._return(number)""", "                self._return(number)", TRAINING, "commits"),
     "a commit lacks the rows of ids": (
         "torch/collection/commits.py", '"ids": self._ids()}, keep)', '"ids": None}, keep)',
         TRAINING, "any_ids"),
