@@ -130,7 +130,8 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
 """, TRAINING, "sigkill or commits"),
     "slots keep the rows of a later commit": (
         "torch/collection/commits.py", """                self._lifecycle.reset()
-                self._return(number)""", "                self._return(number)", TRAINING, "commits"),
+                self._return(number)""", "                self._return(number)", TRAINING,
+        "commits"),
     "a commit lacks the rows of ids": (
         "torch/collection/commits.py", '"ids": self._ids()}, keep)', '"ids": None}, keep)',
         TRAINING, "any_ids"),
