@@ -133,7 +133,7 @@ def test_overlap_over_the_model(bench):
     assert result["of_larger"] == pytest.approx(result["overlapped_cycles"] / larger)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_move_while_the_next_batch_is_split(bench):
     """Near the larger of both, not their sum; a first SPLIT and a last GATHER are alone."""
     code, result, _ = bench(*OVERLAP, "--lookups", "260000", "--latency", 4, "--json")

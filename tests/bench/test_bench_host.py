@@ -96,7 +96,7 @@ FIELDS = {"host_ms", "card_side_ms", "trainer_ms", "fbgemm_ms", "embedding_bag_m
 def test_one_mode_has_its_figures_at_the_top(bench, mode, optimizer):
     code, result, _ = bench("--modes", mode, "--optimizer", optimizer, "--json")
     assert code == 0 and result.keys() >= FIELDS and result["mode"] == mode
-    assert result["lookups"] == 16 and result["host_ms"] > 0 < result["device_ms"]
+    assert result["lookups"] == 16 and result["host_ms"] > 0 <= result["device_ms"]
     parts = result["parts_ms"]
     assert parts.keys() == {"plan", "collect", "insert", "statistics", "forward", "backward",
                             "update"}

@@ -76,13 +76,14 @@ PAIRS = {"--preset": PRESETS, "--row-bytes": (16, 64, 4096), "--bag": (1, 7), "-
          "--transport": ("model", "cpu", "sim:9"), "--threads": (2,), "--seed": (5,)}
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("together", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_pair_of_options_runs_or_is_refused_in_one_line(bench, monkeypatch, kind):
+def test_options_run_or_are_refused_in_one_line(bench, monkeypatch, kind, together):
     monkeypatch.setattr(moves, "_cpu_seconds", lambda *_: {"numpy": 1.0})
     monkeypatch.setattr(moves, "ROUNDS", 2)
     ran = refused = 0
-    for names in combinations(PAIRS if KINDS[kind].arithmetic else PAIRS.keys() - {"--bag"}, 2):
+    for names in combinations(PAIRS if KINDS[kind].arithmetic else PAIRS.keys() - {"--bag"},
+                              together):
         for values in product(*map(PAIRS.get, names)):
             given = {"--preset": "tiny", "--transport": "model", "--moved-rows": 30,
                      "--table-rows": 500} | dict(zip(names, values, strict=True))
@@ -91,7 +92,7 @@ def test_every_pair_of_options_runs_or_is_refused_in_one_line(bench, monkeypatch
             assert code == 0 or (code == 2 and not out and len(last) == 1
                                  and last[0].startswith("hotrow: error: ")), (given, code, err)
             ran, refused = ran + (code == 0), refused + (code == 2)
-    assert ran > 100 and refused > 50
+    assert ran > 10 and refused > 2
 
 
 def test_more_rows_than_the_table_has(bench):
@@ -152,7 +153,7 @@ def test_hardware(bench, memory, latency, least, most):
         assert 0.5 < result["fraction_of_bare_requests"] <= 1.05
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("move", ["gather", "scatter"])
 def test_two_ports_share_the_rows(bench, move):
     """Eight rows of 4 words in flight at 20 cycles, four at each port."""
@@ -174,7 +175,7 @@ def test_hardware_computes(bench, kind, memory):
     assert ("fraction_of_bare_requests" in result) == (memory != "ideal")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_seed_one_run(bench):
     runs = [bench(*SMALL[:-1], 2, "--memory", "ddr3", "--seed", seed, "--json")[1]
             for seed in (1, 1, 2)]

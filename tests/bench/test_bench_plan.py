@@ -131,7 +131,8 @@ def test_enough_slots_bypass_nothing(bench):
     assert result["bypasses"] == result["evictions"] == result["waits"] == 0
 
 
-@pytest.mark.parametrize("room", [2, 1.25, 0.25])
+@pytest.mark.parametrize("room", [
+    pytest.param(2, marks=pytest.mark.long), pytest.param(1.25, marks=pytest.mark.long), 0.25])
 def test_room_for_the_rows_of_a_window(bench, room):
     """The largest batch that leaves so much, and the next larger one does not."""
     code, result, _ = bench(*SMALL, *MODEL, "--batch", 512, "--room", room, "--json")

@@ -81,7 +81,7 @@ def part(batch, rank=0, world=1):
 
 def opened(tables="any", mode="resident", optimizer="sgd", group=None, seed=3, **options):
     """A collection of the ranks of a group, or of this process alone."""
-    card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
+    card = {} if mode == "resident" else {"device": "cpu", "preset": "tiny"}
     kind = HotEmbeddingBagCollection if group is None else ShardedEmbeddingBagCollection
     if group is not None:
         options["ranks"] = group

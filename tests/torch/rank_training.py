@@ -55,6 +55,7 @@ CASES = {
                 "optimizer": SGD(RATE, weight_decay=0.01, rounding_seed=5)},
     "accumulated": {"mode": "scratchpipe", "ahead": 2, "every": 3, "optimizer": "sgd"},
 }
+SHORT = ("resident", "scratchpipe", "freqcache", "accumulated")  # of two ranks
 
 
 def tables(optimizer):
@@ -136,7 +137,7 @@ def together(optimizer="sgd", mode="resident", every=1, ahead=0, warm=False, wra
     rank, world, configs = dist.get_rank(), dist.get_world_size(), tables(optimizer)
     with ExitStack() as held:
         device = None if mode == "resident" else held.enter_context(
-            hotrow.open("model", config=PLANNING))
+            hotrow.open("cpu", config=PLANNING))
         collection = held.enter_context(ShardedEmbeddingBagCollection(
             configs, device, mode, optimizer, RATE, seed=3, **options))
         batches = [parts[rank] for parts in draw(world, configs)]
@@ -204,7 +205,7 @@ def saved_and_read():
         else:
             assert world == 1, "every rank would train rows of its own"
     with (Alone(TABLES, None, "resident", "rowwise_adagrad", RATE, seed=4) as one,
-          hotrow.open("model", config=PLANNING) as device,
+          hotrow.open("cpu", config=PLANNING) as device,
           ShardedEmbeddingBagCollection(TABLES, device, "scratchpipe", "rowwise_adagrad", RATE,
                                         seed=5) as shared):
         assert shared.sha256() != one.sha256()
@@ -286,7 +287,7 @@ def refused_by_all(shared, bags):
 def misled():
     """A wrong id, or a wrong shape, at one rank is an error at all, which go on afterwards."""
     rank, world = dist.get_rank(), dist.get_world_size()
-    with hotrow.open("model", config=PLANNING) as device, ShardedEmbeddingBagCollection(
+    with hotrow.open("cpu", config=PLANNING) as device, ShardedEmbeddingBagCollection(
             TABLES, device, "scratchpipe", "sgd", RATE, seed=3) as shared:
         before, bags = shared.sha256(), [(torch.tensor([1]), torch.tensor([0]))] * len(TABLES)
         wrong = [(torch.tensor([301]), torch.tensor([0])), *bags[1:]]
@@ -310,7 +311,7 @@ def counted():
     bags, _ = draw(dist.get_world_size(), TABLES)[0][dist.get_rank()]
     states, digests = [], []
     for _ in range(2):
-        with hotrow.open("model", config=PLANNING) as device, ShardedEmbeddingBagCollection(
+        with hotrow.open("cpu", config=PLANNING) as device, ShardedEmbeddingBagCollection(
                 TABLES, device, "freqcache", "sgd", RATE, seed=3) as shared:
             if states:
                 shared.optimizer.load_state_dict(states[0])
@@ -334,7 +335,7 @@ def failed_step(mode, spoil, here, elsewhere):
     rank, world = dist.get_rank(), dist.get_world_size()
     with ExitStack() as held:
         device = None if mode == "resident" else held.enter_context(
-            hotrow.open("model", config=PLANNING))
+            hotrow.open("cpu", config=PLANNING))
         shared = held.enter_context(ShardedEmbeddingBagCollection(
             TABLES[:3], device, mode, "sgd", RATE, seed=3))
         bags, _ = draw(world, TABLES[:3])[0][rank]
@@ -404,7 +405,7 @@ def parted():
     learn so; their rows have the steps before."""
     rank, world = dist.get_rank(), dist.get_world_size()
     for call in ("state_dict", "forward", "access_counts", "average_gradients"):
-        with hotrow.open("model", config=PLANNING) as device, ShardedEmbeddingBagCollection(
+        with hotrow.open("cpu", config=PLANNING) as device, ShardedEmbeddingBagCollection(
                 TABLES[:3], device, "freqcache", "sgd", RATE, seed=3) as shared:
             top, (bags, _) = top_of(TABLES[:3]), draw(world, TABLES[:3])[0][rank]
             shared(bags).square().sum().backward()

@@ -8,7 +8,7 @@ from tests.torch import rank_ids
 from tests.torch.any_id_schedules import SCHEDULED, SEEDS, scheduled
 from tests.torch.any_id_training import BATCHES, CASES, SEED, run
 from tests.torch.launching import one_at_a_time, torchrun
-from tests.torch.rank_ids import misled
+from tests.torch.rank_ids import SHORT, misled
 
 
 @pytest.fixture(scope="module", params=[
@@ -56,11 +56,12 @@ def check(case, found, one):
             case, len(found), number, f"seed {SEED}")
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_bits_of_one_process(runs, alone, case):
+def test_bits_of_one_process(runs, alone):
+    compared = [name for name, *_ in runs if name in CASES]
+    assert set(compared) in ({*SHORT}, {*CASES})
     for (name, *_), found in runs.items():
-        if name == case:
-            check(case, found, alone(case))
+        if name in CASES:
+            check(name, found, alone(name))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -90,7 +91,8 @@ def test_what_fails_at_a_single_rank(one_rank, alone):
     assert not differing(misled(one_rank), alone("scratchpipe"))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long)
+                                        for seed in SEEDS[2:])])
 def test_any_order_of_calls_has_the_same_bits_in_modes(seed):
     expected = scheduled(seed, bare=True, mode="resident", optimizer="adagrad")
     for options in ({"mode": "resident", "optimizer": "adagrad"}, SCHEDULED):
@@ -98,11 +100,11 @@ def test_any_order_of_calls_has_the_same_bits_in_modes(seed):
 
 
 def test_any_order_of_calls_has_the_same_bits_on_ranks(runs):
-    for seed in SEEDS:
+    seeds = sorted({key[2] for key in runs if key[0] == "scheduled"})
+    assert seeds in ([0], [*SEEDS])
+    for seed in seeds:
         expected = scheduled(seed, bare=True, mode="resident", optimizer="adagrad")
-        found = [each for key, (each, *_) in runs.items() if key[2:] == (seed,)]
-        assert found
-        for each in found:
+        for each in [each for key, (each, *_) in runs.items() if key[2:] == (seed,)]:
             assert not differing(each, expected), f"seed {seed}"
 
 
