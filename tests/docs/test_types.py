@@ -78,7 +78,7 @@ hotrow.unknown  # E: attr-defined
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_program(tmp_path):
     # A name that the checker does not find is an error as an annotation.
     source = PROGRAM + "".join(

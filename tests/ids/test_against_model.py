@@ -155,7 +155,7 @@ def test_maps_are_the_model(tmp_path):
             raise AssertionError(f"seed {seed}") from error
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [fault for path in FAULTS for fault in FAULTS[path]])
 def test_a_planted_fault_is_found(fault, tmp_path, monkeypatch):
     path = next(path for path in FAULTS if fault in FAULTS[path])

@@ -252,7 +252,7 @@ def test_the_calls_of_a_forward_are_one_batch(mode, options):
 
 
 @pytest.mark.parametrize("count, every, inputs", [
-    pytest.param(30, 3, None, marks=pytest.mark.slow),
+    pytest.param(30, 3, None, marks=pytest.mark.long),
     pytest.param(9, 8, None, marks=pytest.mark.slow), (9, 8, calls_of)])
 def test_a_step_has_any_number_of_calls(count, every, inputs):
     assert (trained("scratchpipe", count, every, inputs)[0]

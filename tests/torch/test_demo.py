@@ -91,7 +91,7 @@ def test_demo_on_the_hardware_says_whose_figures_they_are(capsys):
     assert code == 0 and "the hardware's own counters" in shown
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_whole_demo_learns(capsys):
     """All 33.8 million rows, without the hardware."""
     code, out, _ = demo(capsys, "--transport", "cpu", "--json", "--batches", "80")

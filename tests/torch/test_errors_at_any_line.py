@@ -207,6 +207,7 @@ def tables_not_named(monkeypatch):
     monkeypatch.setattr(staging, "raise_saying", lambda error, what: (_ for _ in ()).throw(error))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [lost_after_the_update, tables_not_named])
 def test_a_fault_of_steps_shows(monkeypatch, fault):
     fault(monkeypatch)

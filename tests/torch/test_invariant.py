@@ -196,6 +196,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault, options", FAULTS.items(),
                          ids=[fault.__name__ for fault in FAULTS])
 def test_a_fault_shows(fault, options):

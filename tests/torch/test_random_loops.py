@@ -207,6 +207,7 @@ def evaluation_reads_tables(monkeypatch):
     monkeypatch.setattr(CachedStore, "read", lambda self, group, flat: self.host.fetch(group, flat))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault, cases, check", [
     *((each, keyed_cases(), check_keyed)
       for each in (weights_always, one_size_for_all, keys_in_order_of_tables)),

@@ -187,10 +187,8 @@ LATE = (no_refusals, tied_weights_taken, dtype_stays, eval_trains_nothing, state
         rate_not_loaded, copies_share_rows, evaluation_reads_tables)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", [
-    *SOON, *(pytest.param(each, marks=pytest.mark.long) for each in LATE)],
-    ids=lambda fault: fault.__name__)
+@pytest.mark.long
+@pytest.mark.parametrize("fault", [*SOON, *LATE], ids=lambda fault: fault.__name__)
 def test_a_fault_shows(monkeypatch, fault):
     fault(monkeypatch)
 

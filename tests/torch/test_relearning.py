@@ -235,7 +235,7 @@ ECP5 = "ecp5", "drift:1.05:100000:80", 26, {
 
 
 @pytest.mark.parametrize("transport, preset, spec, tables, run", [
-    slow("model", *TINY), long("sim", *TINY), slow("model", *ECP5),
+    slow("model", *TINY), long("sim", *TINY), long("model", *ECP5),
     pytest.param("sim", *ECP5, marks=[pytest.mark.long, pytest.mark.nightly])],
     ids=["model-tiny", "sim-tiny", "model-ecp5", "sim-ecp5"])
 def test_coverage_follows_the_oracle(transport, preset, spec, tables, run):

@@ -78,7 +78,7 @@ def test_online_retail(hotrow, optimizer):
 
 @needs(RETAIL)
 @pytest.mark.parametrize("batches, samples, popular", [
-    pytest.param(32, 1024, 0.01, marks=pytest.mark.slow),
+    pytest.param(32, 1024, 0.01, marks=pytest.mark.long),
     pytest.param(264, 2048, 0.2, marks=[pytest.mark.long, pytest.mark.nightly],
                  id="the whole year")])
 def test_online_retail_on_the_hardware(hotrow, batches, samples, popular):

@@ -62,7 +62,7 @@ def drawn(rng):
 
 @pytest.mark.parametrize("which", ["lru", "rrip", "lfu", "freq"])
 @pytest.mark.parametrize("config", [TINY, STARVED], ids=lambda config: config.name)
-@pytest.mark.parametrize("future", [0, 1])
+@pytest.mark.parametrize("future", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_every_plan_keeps_the_contract(make_planner, config, which, future):
     rng = np.random.default_rng([future, len(which), config.slots])
     card, watch = make_planner(config), Watch(config)
