@@ -12,7 +12,7 @@ from tests.support.axi_responders import read_responder, write_responder
 
 SIZE, BUS, PAGE = 1 << 13, 8, 4096
 HALF = 1 << 31
-BURSTS = 60
+BURSTS = 30
 NEAR = {"latency": 1, "stall_address": 0.2, "stall_data": 0.2, "stall_response": 0.2}
 FAR = {**NEAR, "latency": 30, "jitter": 20}  # responses that the near memory would overtake
 
@@ -60,7 +60,7 @@ def spans(rng):
         yield memory, page + BUS * int(rng.integers(0, PAGE // BUS - beats + 1)), beats
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_bursts_reach_their_memory(seed):
     """With few ids, so that bursts of one id go to both memories; data may precede addresses."""
     rng, bench = np.random.default_rng(seed), RoutersBench(seed)

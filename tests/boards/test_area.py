@@ -55,7 +55,7 @@ def test_resources_by_unit(mapped):
     assert units["stage_"]["ffs"] == 2 and units["store_"]["uram"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_depth_across_modules(mapped):
     """Through both links to the second stage; a unit appears once."""
     first, *others = deepest(mapped, "hotrow")

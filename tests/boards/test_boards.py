@@ -159,10 +159,9 @@ def test_each_clock_has_its_own_to_reach(hotrow, tools, quick, tmp_path, reached
 
 
 @needs_litedram
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name, others", [
-    ("ecpix5", ["dqs__p[0]", "dqs__p[1]", "clk__p"]),
-    pytest.param("ulx3s", ["dqm__io[1]", "clk__io"], marks=pytest.mark.long)])
+    ("ecpix5", ["dqs__p[0]", "dqs__p[1]", "clk__p"]), ("ulx3s", ["dqm__io[1]", "clk__io"])])
 def test_a_design_with_dram(name, others, tmp_path):
     """The constraints place the controller's pins; Yosys resolves every module and signal."""
     pytest.importorskip("amaranth_boards")
@@ -256,7 +255,7 @@ def test_a_card_that_is_too_slow_for_the_line():
         core.ethernet_verilog(Station(), Rgmii(), 25_000)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_core_for_the_same_station():
     pytest.importorskip("liteeth")
     one, other = (core.ethernet_verilog(Station(), Rgmii(tx_delay_ns=2), 50_000) for _ in range(2))

@@ -188,9 +188,9 @@ def play(windows, bursts=(ALL_RIGHT[1:],) * LANES, writes=None):
 
 
 @pytest.mark.parametrize("windows, delays", [
-    pytest.param(((0, 0, 8), (0, 0, 1)), [3, 0], marks=pytest.mark.slow),
+    pytest.param(((0, 0, 8), (0, 0, 1)), [3, 0], marks=pytest.mark.long),
     (UNLIKE, [3, 5]),
-    pytest.param(((3, 7, 1), (3, 1, 2)), [7, 1], marks=pytest.mark.slow),
+    pytest.param(((3, 7, 1), (3, 1, 2)), [7, 1], marks=pytest.mark.long),
 ])
 def test_the_middle_of_the_window_is_set(windows, delays):
     chips, ready = play(windows)
@@ -203,7 +203,7 @@ def test_the_middle_of_the_window_is_set(windows, delays):
 
 
 @pytest.mark.parametrize("writes", [
-    (0, 2), pytest.param((2, 0), marks=pytest.mark.slow)])
+    (0, 2), pytest.param((2, 0), marks=pytest.mark.long)])
 def test_the_writes_of_each_lane_are_delayed(writes):
     """The PHY of an Artix-7: no burst is detected, and a lane's data come a period too early."""
     chips, ready = play(UNLIKE, writes=writes)
@@ -212,7 +212,7 @@ def test_the_writes_of_each_lane_are_delayed(writes):
     assert [value for name, value, _ in chips.written if name == "ddrphy_rst"] == [1, 0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_writes_that_are_never_right():
     chips, ready = play(UNLIKE, writes=(0, 1))
     assert not ready and chips.registers["ddrctrl_init_error"] == [1]
@@ -226,14 +226,14 @@ def test_the_chips_are_woken_first_with_all_waits():
     assert cycles[1] - cycles[0] > 300 and cycles[2] - cycles[1] > 100 > cycles[3] - cycles[2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_detected_burst_is_not_enough_nor_are_the_data():
     chips, ready = play(((1, 2, 3), (0, 5, 3)), bursts=((0, 8), (6, 1)))
     assert ready and chips.delays == [3, 6] and chips.slips == [1, 0]
 
 
 @pytest.mark.parametrize("windows, bursts", [
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+    *(pytest.param(*case, marks=pytest.mark.long) for case in (
         ((ALL_RIGHT, ALL_RIGHT), ((0, 8), None)),
         ((ALL_RIGHT, ALL_RIGHT), (None, (0, 8))),
         ((ALL_RIGHT, (4, 0, 8)), ((0, 8), (0, 8))))),

@@ -25,8 +25,8 @@ def counters(bench):
 
 @pytest.mark.parametrize("seed, sizes", [
     (1, (1, 2, 3, 4, 9)),
-    *(pytest.param(seed, (*range(1, 10), LARGEST_PAYLOAD - 1, LARGEST_PAYLOAD),
-                   marks=pytest.mark.slow) for seed in (0, 1))])
+    *(pytest.param(seed, (*range(1, 10), LARGEST_PAYLOAD - 1, LARGEST_PAYLOAD), marks=pytest.mark.long)
+      for seed in (0, 1))])
 def test_frames_of_every_length(seed, sizes):
     """Payloads of all lengths modulo a word, up to the largest."""
     rng, frames = np.random.default_rng(seed), [request(BIND, 0)]
@@ -116,7 +116,7 @@ def test_random_datagrams(seed):
     assert len(bench.answers) > 30, f"seed {seed}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_window_of_the_largest_datagrams_at_the_rate_of_the_line():
     """A word every 1.5 cycles, the rate of gigabit Ethernet at 50 MHz: every frame gets a reply."""
     octets = np.random.default_rng(4).bytes(LARGEST_PAYLOAD)

@@ -239,7 +239,7 @@ def test_every_unit_with_a_restart_is_restarted():
 
 @pytest.mark.parametrize("name", CASES)
 def test_restart(name):
-    check_restart(CASES[name], busy=range(0, 24, 3))
+    check_restart(CASES[name], busy=range(2, 24, 5), compare=40)
 
 
 @pytest.mark.long

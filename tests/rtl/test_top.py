@@ -210,7 +210,7 @@ async def learn_split_gather(ctx, card):
 
 @pytest.mark.parametrize("config, behaviour", [
     pytest.param(TINY, NEAR, marks=pytest.mark.long),
-    pytest.param(CONFIG, NEAR, marks=pytest.mark.slow),
+    pytest.param(CONFIG, NEAR, marks=pytest.mark.long),
     pytest.param(PLAIN, FAR, marks=pytest.mark.long),
     pytest.param(replace(PLAIN, name="two ports", result_ports=2, bus_bytes=32,
                          directory_sets=128), FAR, marks=pytest.mark.long),
@@ -285,7 +285,7 @@ def test_registers_events_and_memory_errors():
 
 
 @pytest.mark.parametrize("behaviour, cycles", [
-    pytest.param(NEAR, (90,), marks=pytest.mark.slow),
+    pytest.param(NEAR, (90,), marks=pytest.mark.long),
     pytest.param(FAR, (10, 60, 110, 150, 230), marks=pytest.mark.long)], ids=["near", "far"])
 def test_soft_reset_in_flight_keeps_the_tables(behaviour, cycles):
     """Counters, directory, regions and tables stay; the commands in progress are dropped."""

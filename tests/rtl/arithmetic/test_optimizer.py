@@ -60,7 +60,7 @@ def test_adagrad_with_stalls():
 
 CONFIGS = pytest.mark.parametrize("config", [
     pytest.param(TINY, id="tiny", marks=pytest.mark.slow),
-    pytest.param(ONE, id="one-lane", marks=pytest.mark.slow),
+    pytest.param(ONE, id="one-lane", marks=pytest.mark.long),
     pytest.param(WIDE, id="bus-64", marks=pytest.mark.long)])
 BOTH = pytest.mark.parametrize("adagrad", [False, True], ids=["sgd", "adagrad"])
 

@@ -25,7 +25,7 @@ from tests.support.benches.stream_bench import RAGGED, STEADY
 
 
 @pytest.mark.parametrize("entries_log2", [
-    1, *(pytest.param(log2, marks=pytest.mark.slow) for log2 in (2, 4))])
+    1, pytest.param(2, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("latency, gaps", [(1, STEADY), (40, RAGGED)], ids=["near", "far"])
 def test_commands_complete_in_order_around_the_rings(entries_log2, latency, gaps):
     """Three rounds of NOPs, engine commands and refused commands."""

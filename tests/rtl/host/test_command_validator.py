@@ -271,8 +271,9 @@ def test_every_refusal(queue):
     (queue, opcode) for opcode in (Opcode.SPLIT, Opcode.REMOVE, Opcode.HARVEST, Opcode.GATHER,
                                      Opcode.POOL, Opcode.UPDATE, Opcode.COPY)
     for queue in QUEUES if COMMANDS[opcode].queue == queue])
-@pytest.mark.parametrize("gaps, pauses", [(STEADY, STEADY), (RAGGED, RAGGED)],
-                         ids=["steady", "ragged"])
+@pytest.mark.parametrize("gaps, pauses", [
+    pytest.param(STEADY, STEADY, marks=pytest.mark.long), (RAGGED, RAGGED)],
+    ids=["steady", "ragged"])
 def test_the_first_check_that_fails_decides(queue, opcode, gaps, pauses):
     rng = np.random.default_rng(5)
     pairs = list(combinations(WRONG, 2))

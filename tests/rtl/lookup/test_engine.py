@@ -253,7 +253,9 @@ class Script:
         return cycles
 
 
-@pytest.mark.parametrize("config", [TINY, ONE_CHOICE, ONE_LANE], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [
+    TINY, pytest.param(ONE_CHOICE, marks=pytest.mark.long), ONE_LANE],
+    ids=lambda config: config.name)
 def test_a_wrong_parity_ends_every_command_until_the_directory_is_cleared(config, monkeypatch):
     """The table writes each row with the wrong parity."""
     monkeypatch.setattr(slot_table, "with_parity", lambda way: Cat(
@@ -393,7 +395,7 @@ def test_scenarios(config, gaps, pauses, scenarios=SCENARIOS):
     script.run()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_half_of_the_scenarios_on_one_lane():
     test_scenarios(ONE_LANE, RAGGED, RAGGED, SCENARIOS[1::2])
 

@@ -83,7 +83,7 @@ class Bench(RowBench):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("latency", [200, 512])
+@pytest.mark.parametrize("latency", [pytest.param(200, marks=pytest.mark.long), 512])
 def test_lists_cost_no_bubbles(monkeypatch, latency):
     """64-byte rows on a 64-byte bus, as many as are outstanding: a row and a slot per cycle."""
     config = replace(preset("tiny"), tables=16, handles=8, counter_sets=256, directory_sets=256,

@@ -249,8 +249,8 @@ def play(config, policy, gaps=STEADY, admission=False, batches=12, counts=True, 
                  id=f"{config.name}-{policy}-{'gaps' if gaps is GAPS else 'steady'}")
     for config, policy, gaps, marks in (
         (TINY, "lfu", GAPS, ()), (PLANNERS[1], "lru", STEADY, ()),
-        (TINY, "lru", STEADY, pytest.mark.slow), (TINY, "rrip", STEADY, pytest.mark.slow),
-        (TINY, "freq", STEADY, pytest.mark.slow), (PLANNERS[1], "lfu", GAPS, pytest.mark.slow))])
+        (TINY, "lru", STEADY, pytest.mark.long), (TINY, "rrip", STEADY, pytest.mark.slow),
+        (TINY, "freq", STEADY, pytest.mark.slow), (PLANNERS[1], "lfu", GAPS, pytest.mark.long))])
 def test_planned_batches(config, policy, gaps):
     seen = play(config, policy, gaps)
     assert min(seen.values()) > 3, seen

@@ -123,7 +123,7 @@ STALLS = {"steady": (STEADY, STEADY), "gaps": (RAGGED, STEADY),
 @pytest.mark.parametrize("config, stalls", [
     *((TINY, stalls) for stalls in STALLS), (preset("ecp5"), "both"),
     (REACHES[0], "both"), (REACHES[2], "pauses"),
-    *(pytest.param(config, stalls, marks=pytest.mark.slow)
+    *(pytest.param(config, stalls, marks=pytest.mark.long)
       for config, stalls in ((REACHES[1], "both"), (REACHES[2], "both"), (WIDE, "pauses"))),
     *(pytest.param(config, stalls, marks=pytest.mark.long)
       for config in (*REACHES, WIDE) for stalls in ("steady", "gaps", "back-pressure"))],

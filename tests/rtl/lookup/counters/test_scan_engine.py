@@ -250,10 +250,8 @@ def test_equals_golden_and_the_models(config, kind):
     check_cycles(Bench(config, everything(config, kind, 3, count=200)).run())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("config", [CONFIGS[0], *(
-    pytest.param(config, marks=pytest.mark.long) for config in CONFIGS[1:])],
-    ids=lambda config: config.name)
+@pytest.mark.long
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_equals_golden_and_the_models_at_length(config):
     steps = [step for seed, kind in enumerate(KINDS)
              for step in everything(config, kind, 100 + seed, count=400)]

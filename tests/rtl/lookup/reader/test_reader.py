@@ -119,8 +119,8 @@ def test_jagged_batches_with_stalls(flags, gaps, pauses):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [
-    JAGGED | FEATURE_MAJOR, BatchFlag(0),
-    *(pytest.param(flags, marks=pytest.mark.long) for flags in (JAGGED, FEATURE_MAJOR))], ids=str)
+    JAGGED | FEATURE_MAJOR, *(pytest.param(flags, marks=pytest.mark.long)
+                              for flags in (BatchFlag(0), JAGGED, FEATURE_MAJOR))], ids=str)
 def test_as_many_samples_as_fit(flags):
     bags = TINY.batch_samples * 3
     batches = [Batch(TINY, flags, TINY.batch_samples, 3,
@@ -289,7 +289,7 @@ def test_other_lengths_in_the_second_pass(first, length):
 @pytest.mark.parametrize("flags", [BatchFlag(0), JAGGED], ids=str)
 @pytest.mark.parametrize("afters", [
     pytest.param(range(3, 90, 29), id="few"),
-    pytest.param(range(4, 200, 7), id="many", marks=pytest.mark.slow)])
+    pytest.param(range(4, 200, 7), id="many", marks=pytest.mark.long)])
 def test_restart_forgets_batches_and_keeps_the_tables(flags, afters):
     """In the middle of one batch, with the next one requested; the batches after it are right."""
     config = CONFIGS[16]

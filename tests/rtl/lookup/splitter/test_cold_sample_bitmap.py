@@ -209,8 +209,8 @@ SLOW_TAKER = (0, 1, 0, 0, 1, 1, 0)
     pytest.param(STEADY, STEADY, 0, id="steady"),
     pytest.param(RAGGED, SLOW_TAKER, 0, id="both"),
     pytest.param(STEADY, STEADY, 23, id="sizes late"),
-    pytest.param(RAGGED, STEADY, 0, id="gaps", marks=pytest.mark.slow),
-    pytest.param(STEADY, SLOW_TAKER, 0, id="pauses", marks=pytest.mark.slow)])
+    pytest.param(RAGGED, STEADY, 0, id="gaps", marks=pytest.mark.long),
+    pytest.param(STEADY, SLOW_TAKER, 0, id="pauses", marks=pytest.mark.long)])
 def test_lists_of_every_kind_of_batch(config, gaps, pauses, late):
     for seed in range(2):
         sizes = np.random.default_rng(seed).permutation(SIZES).tolist()

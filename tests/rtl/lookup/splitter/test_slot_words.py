@@ -153,8 +153,8 @@ def run(config, batches, gaps=STEADY, pauses=STEADY):
 @pytest.mark.parametrize("gaps, pauses", [
     pytest.param(STEADY, STEADY, id="steady"),
     pytest.param(RAGGED, (0, 2, 0, 5), id="both"),
-    pytest.param(RAGGED, STEADY, id="gaps", marks=pytest.mark.slow),
-    pytest.param(STEADY, RAGGED, id="pauses", marks=pytest.mark.slow)])
+    pytest.param(RAGGED, STEADY, id="gaps", marks=pytest.mark.long),
+    pytest.param(STEADY, RAGGED, id="pauses", marks=pytest.mark.long)])
 def test_words_marks_and_counts(config, gaps, pauses):
     run(config, [Batch(config, beats, seed, splits=int(seed != 2))
                  for seed, beats in enumerate((1, 30, 12, 1, 3, 22))], gaps, pauses)
