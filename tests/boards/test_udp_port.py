@@ -25,8 +25,8 @@ def counters(bench):
 
 @pytest.mark.parametrize("seed, sizes", [
     (1, (1, 2, 3, 4, 9)),
-    *(pytest.param(seed, (*range(1, 10), LARGEST_PAYLOAD - 1, LARGEST_PAYLOAD), marks=pytest.mark.long)
-      for seed in (0, 1))])
+    *(pytest.param(seed, (*range(1, 10), LARGEST_PAYLOAD - 1, LARGEST_PAYLOAD),
+                   marks=pytest.mark.long) for seed in (0, 1))])
 def test_frames_of_every_length(seed, sizes):
     """Payloads of all lengths modulo a word, up to the largest."""
     rng, frames = np.random.default_rng(seed), [request(BIND, 0)]

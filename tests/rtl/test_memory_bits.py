@@ -66,8 +66,8 @@ def memory_bits(component):
 
 @pytest.mark.parametrize("unit, name, expected", [
     pytest.param(unit, name, count, id=f"{unit.__name__}-{name}",
-                 marks=pytest.mark.long if name == "alveo-u55c" or unit in LARGE and name == "ecp5"
-                 else pytest.mark.slow if unit in LARGE else ())
+                 marks=pytest.mark.long if name == "alveo-u55c" or (
+                     unit in LARGE and name == "ecp5") else pytest.mark.slow)
     for unit, counts in BITS.items() for name, count in zip(PRESETS, counts, strict=True)])
 def test_memory_bits(unit, name, expected):
     config = preset(name)
