@@ -34,7 +34,7 @@ CASES = {
     "list_writer": [{"lanes": 2}, {"lanes": 1}, {"lanes": 8}],
     "bridge": [{"lanes": 2}, {"lanes": 4}],
 }
-SHORT = ("counters", "splitter", "row_mover", "bridge")
+SHORT = "counters", "bridge"
 
 
 def cases():

@@ -30,7 +30,8 @@ UNITS = ("TableRangeCheck", "LaneMerger", "BankCrossbar", "LookupBank", "BankReq
          "MissTableBank", "SlotWords")
 
 
-@pytest.mark.parametrize("name", NOT_USED)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.long if name == "RowPort" else ()) for name in NOT_USED])
 def test_ports_with_restarts(name):
     """A list port takes requests while words of before the restart still come, from a memory that
     is late."""

@@ -44,11 +44,11 @@ def stub(module, ports):
     ) + "\n);\nendmodule\n"
 
 
-def core_ports():
+def core_ports(config=TINY):
     """The core with its ports only; test_interfaces compares them with the Verilog."""
     ports = ["input clk", "input rst", "output interrupt"]
     ports += [f"{'output' if port.output else 'input'} [{port.bits - 1}:0] {port.name}"
-              for bus in buses(TINY) for port in bus.ports]
+              for bus in buses(config) for port in bus.ports]
     return "module hotrow(\n  " + ",\n  ".join(ports) + "\n);\nendmodule\n"
 
 
