@@ -201,6 +201,9 @@ CASES = PORTS | LANES | {
     # By its name: a card with a planted fault is not one of every unit's restart.
     "IdleTimer": Case(lambda: import_module("hotrow_boards.card").IdleTimer(5), settle=6),
 }
+# Further cases of units whose other cases `make test` runs.
+ALIKE = ("RowPort that stops", "DmaWritePort that stops", "AddressLane, a list",
+         "AddressLane, a span")
 PARTS = {"BankQueue": "BankCrossbar", **dict.fromkeys(
     ("RowReader", "RowReadPort", "RowWriter", "RowWritePort"), "RowPort")}
 # Units whose restart keeps something, or takes more than inputs at random, and what restarts them.
@@ -237,7 +240,8 @@ def test_every_unit_with_a_restart_is_restarted():
         assert re.search("restart|clear", (Path(__file__).parents[1] / file).read_text()), file
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.long if name in ALIKE else ()) for name in CASES])
 def test_restart(name):
     check_restart(CASES[name], busy=range(2, 24, 5), compare=40)
 
