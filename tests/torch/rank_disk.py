@@ -92,9 +92,10 @@ def commits(folder, expected):
         assert shared.sha256() == expected[5]
         rows = torch.tensor([0, 7, 300, 7])
         assert shared.contents.rows("user", rows).shape == (4, 8)
-        shared.commit()
+        refused(lambda: shared.commit(refused if rank else None), "" if rank else "of rank 1")
+        assert shared.commit() == 4, "the third is one that not all ranks have"
     with opened(folder, mode="resident", seed=99) as shared:
-        assert shared.sha256() == expected[5] and shared.disk.number == 3
+        assert shared.sha256() == expected[5] and shared.disk.number == 4
         step(shared, steps[6])
     with opened(folder) as shared:
         assert shared.sha256() == expected[6], "close() commits where nothing belongs to the rows"

@@ -245,6 +245,19 @@ def test_commits(config):
                 call()
 
 
+@pytest.mark.parametrize("dense", [np.float64(3), {"f": lambda: 0}, {1, 2, open}])
+def test_what_would_not_load_is_not_committed(config, dense):
+    with opened(config) as tables:
+        step(tables, 1)
+        number = tables.commit({"step": 1})
+        step(tables, 2)
+        with pytest.raises(Error, match=r"nothing was committed.*strings, lists and dicts"):
+            tables.commit(dense)
+        assert tables.commits()[-1].number == number
+        tables.commit({"step": 2})
+        assert tables.open_commit() == {"step": 2}
+
+
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 def test_close_keeps_rows_and_what_belongs_to_them_together(config, mode):
     with opened(config, mode) as tables:

@@ -89,7 +89,7 @@ class SharedCommits(Commits):
         self._ranks.agree(lambda: self.disk.store.release(keep), f"{keep!r} was not released")
 
     def _write(self, parts: dict[str, Any], keep: str | None) -> int:
-        self._alike = False
+        self._alike, self._next = False, -self._ranks.least(-self._next)
         self._ranks.agree(lambda: self._write_own(parts, keep),
                           "a commit was not made, because of the disk")
         self._agreed, self._alike = self.disk.store.number, True

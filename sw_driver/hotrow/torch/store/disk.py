@@ -98,7 +98,14 @@ class Disk:
         """Commit the appended rows with the parts beside them: the number of the commit. Other
         arguments are those of `hotrow.tables.Store.commit`."""
         file = io.BytesIO()
-        torch.save({**parts, "kinds": self._kinds}, file)
+        try:
+            torch.save({**parts, "kinds": self._kinds}, file)
+            torch.load(io.BytesIO(file.getbuffer()), weights_only=True)
+        except Exception as error:
+            what = str(error).partition("\n")[0] or type(error).__name__
+            raise Error(f"nothing was committed, because what belongs to the rows could not be "
+                        f"loaded again ({what}): give state_dict()s, tensors, and numbers, "
+                        f"strings, lists and dicts of Python") from error
         number = self.store.commit(file.getvalue(), step, keep, hold)
         for disk in self._rows:
             disk.changed = False
