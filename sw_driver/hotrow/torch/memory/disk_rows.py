@@ -59,7 +59,8 @@ class DiskRows:
     def read(self, flat: Tensor) -> Rows:
         """Copies of flat rows, integers [n]: Rows."""
         rows = self.kind.allocate(len(flat))
-        self.finish(self.begin(flat), rows)
+        if len(flat):
+            self.finish(self.begin(flat), rows)
         return rows
 
     def append(self, flat: Tensor, rows: Rows) -> None:
