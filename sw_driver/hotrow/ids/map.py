@@ -27,6 +27,9 @@ from .policies import MOST_ROWS, Expiry, LeastCount, Probability, check_policies
 
 _ALL = (1 << 32) - 1
 _AHEAD = 6  # 1/64 of the rows
+# Memory that `plan` has for a moment: for each lookup, for each row of which some may expire, and
+# for Python's objects.
+_LOOKUP_BYTES, _EXPIRY_BYTES, _SPARE_BYTES = 256, 48, 2 << 20
 _NONE = np.empty(0, np.uint64), np.empty(0, np.int64)  # ids and rows
 _PARTS = "settings", "ids", "counts", "last", "free", "sketch", "events"  # of a state
 _KINDS = {"LeastCount": LeastCount, "Probability": Probability}
@@ -153,12 +156,15 @@ class IdMap:
         ------
         BatchError
             These are no integers; nothing changed.
+        MemoryError
+            The batch needs more memory than there is; nothing changed.
         """
         keys = _keys(ids)
         flat = keys.reshape(-1)
         with uninterrupted(), self._lock:  # the log follows the rows
             if self.batch + 1 > _ALL:
                 raise Error("a map of ids plans at most 2^32 - 1 batches")
+            self._check_memory(len(flat))
             self.batch += 1
             rows = self._index.find(flat, self.batch, self.threads)
             without = np.flatnonzero(rows == 0)
@@ -170,11 +176,10 @@ class IdMap:
             expired_ids, expired_rows, served = self._expire(counts[wanted])
             chosen = wanted[served]
             given = self._index.add(distinct[chosen], counts[chosen], self.batch)
+            self.log.append(self.batch, ADMITTED, distinct[chosen], given)
             row_of = np.zeros(len(distinct), np.int64)
             row_of[chosen] = given
             rows[without] = row_of[number]
-            self.log.append(self.batch, EXPIRED, expired_ids, expired_rows)
-            self.log.append(self.batch, ADMITTED, distinct[chosen], given)
             default_lookups = int((rows == 0).sum())
             self.default_lookups += default_lookups
             return MappedBatch(self.batch, rows.reshape(keys.shape), distinct[chosen], given,
@@ -371,6 +376,24 @@ class IdMap:
         rows = np.flatnonzero(last > since)
         return self._index.state["id"][rows], rows
 
+    def _check_memory(self, lookups: int) -> None:
+        """Raise MemoryError unless there is memory for the arrays of a batch, before it begins."""
+        octets, rule = _SPARE_BYTES + lookups * _LOOKUP_BYTES, self.expiry
+        if rule is not None and ((self.batch + 1) % rule.every == 0
+                                 or self._cap() - self._index.used < lookups):
+            octets += self._index.used * _EXPIRY_BYTES
+        try:
+            np.empty(octets, np.uint8)
+        except MemoryError:
+            raise MemoryError(f"a batch of {lookups} ids needs {octets >> 20} MiB for a moment: "
+                              f"nothing changed; free memory, or use smaller batches") from None
+
+    def _freed(self, *arguments: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """What `Index.expire` frees, which the log gets at once."""
+        ids, rows = self._index.expire(self.completed, *arguments)
+        self.log.append(self.batch, EXPIRED, ids, rows)
+        return ids, rows
+
     def _cap(self) -> int:
         cap = self.table_rows - 1
         return cap if self.expiry is None or self.expiry.cap is None else min(cap, self.expiry.cap)
@@ -397,8 +420,8 @@ class IdMap:
         by_count = rule is not None and rule.age is None and rule.below is not None
         if rule is not None and self.batch % rule.every == 0 and (rule.age or rule.below):
             before = max(0, self.batch - rule.age + 1) if rule.age else 0
-            swept = self._index.expire(self.completed, before, rule.below or 0, by_count,
-                                       max(0, self._index.used - rule.floor))
+            swept = self._freed(before, rule.below or 0, by_count,
+                                max(0, self._index.used - rule.floor))
             if rule.below:
                 held = self._index.state["count"][:self._index.fresh]
                 np.right_shift(np.minimum(held, MOST_COUNT), 1, out=held)
@@ -409,7 +432,7 @@ class IdMap:
         else:
             lacking = len(counts) - room
             if rule is not None and lacking > 0:
-                made = self._index.expire(self.completed, _ALL, 0, by_count, self._ahead(lacking))
+                made = self._freed(_ALL, 0, by_count, self._ahead(lacking))
             served = np.arange(min(len(counts), room + len(made[1])))
         return np.concatenate((swept[0], made[0])), np.concatenate((swept[1], made[1])), served
 
@@ -426,8 +449,8 @@ class IdMap:
             high, low = counts[others], held[(last > 0) & (last <= self.completed)]
             pairs = min(len(high), len(low))
             low = np.sort(np.partition(low, max(0, pairs - 1))[:pairs]) if pairs else low
-            made = self._index.expire(self.completed, 0, int(high[0]), True,
-                                      self._ahead(int((high[:pairs] > low).sum())))
+            made = self._freed(0, int(high[0]), True,
+                               self._ahead(int((high[:pairs] > low).sum())))
             self._bar = int(held[made[1][-1]] if len(made[1]) else
                             held[last > 0].min(initial=high[0]))
             others = others[high > self._bar][:len(made[1])]
