@@ -1,17 +1,24 @@
-// `operator new` that fails from some allocation on, for the whole process (LD_PRELOAD).
+// `operator new` that fails from some allocation on, for the whole process (LD_PRELOAD), and
+// `malloc` after it in a thread that Python did not start.
 
 #include <atomic>
 #include <cstdlib>
 #include <new>
 
+#include <unistd.h>
+
+extern "C" void *__libc_malloc(std::size_t size);
+
 namespace {
 
 std::atomic<bool> armed{false};
 std::atomic<long> left{0}, failed{0};
+thread_local bool starved __attribute__((tls_model("initial-exec"))) = false;
 
 void *taken(std::size_t size, std::size_t alignment) {
     if (armed.load() && left.fetch_sub(1) <= 0) {
         failed.fetch_add(1);
+        starved = gettid() != getpid();
         throw std::bad_alloc();
     }
     void *found = nullptr;
@@ -30,6 +37,10 @@ extern "C" void fail_after(long allocations) {
 extern "C" long fail_never() {
     armed = false;
     return failed;
+}
+
+extern "C" void *malloc(std::size_t size) {
+    return starved && armed.load() ? nullptr : __libc_malloc(size);
 }
 
 void *operator new(std::size_t size) { return taken(size, 16); }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "../threads.hpp"
 #include "workers.hpp"
 
 namespace hotrow::engine {
@@ -89,7 +90,9 @@ bool CommandQueue::can_step() const {
 
 void CommandQueue::serve() {
     use_default_rounding();
+    const bool ready = take_exception_memory();
     std::unique_lock<std::mutex> state(shared_.state);
+    if (!ready) return stall();
     while (true) {
         work_.wait(state, [&] { return closing_ || can_step(); });
         if (closing_) return;

@@ -1,5 +1,7 @@
 #include "workers.hpp"
 
+#include "../threads.hpp"
+
 #include <exception>
 #include <new>
 
@@ -74,6 +76,7 @@ void Workers::take() {
 }
 
 void Workers::serve() {
+    if (!take_exception_memory()) return;  // the others do the work
     use_default_rounding();
     while (true) {
         for (int spins = 0; spins < SPIN && !has_part(state_.load(std::memory_order_relaxed)); ++spins)

@@ -1,5 +1,6 @@
 // The thread that moves the newest rows out of segments that have few, so that their files can go.
 
+#include "../threads.hpp"
 #include "store.hpp"
 
 namespace tables {
@@ -39,6 +40,7 @@ Segment *Store::choose(uint64_t below) const {
 }
 
 void Store::clean_log() {
+    take_exception_memory();
     std::unique_lock<std::mutex> own(cleaner_, std::defer_lock);
     for (;;) {
         {

@@ -1,5 +1,7 @@
 #include "reads.hpp"
 
+#include "../threads.hpp"
+
 #include <system_error>
 
 #include <sys/mman.h>
@@ -70,6 +72,7 @@ bool Reads::set_up() {
 }
 
 void Reads::serve_ring() noexcept {
+    take_exception_memory();
     const auto word = [this](uint32_t offset) {
         return reinterpret_cast<std::atomic<uint32_t> *>(queue_ + offset);
     };
@@ -120,6 +123,7 @@ void Reads::serve_ring() noexcept {
 }
 
 void Reads::serve_thread(unsigned number) noexcept {
+    take_exception_memory();
     uint8_t *buffer = buffers_.get() + size_t{number} * bytes_;
     for (;;) {
         Request *request;

@@ -1,5 +1,6 @@
 // The thread that writes closed blocks, commits, and the files of segments.
 
+#include "../threads.hpp"
 #include "store.hpp"
 
 namespace tables {
@@ -22,6 +23,7 @@ bool Store::find_run(uint64_t &first, uint64_t &end) const {
 }
 
 void Store::write_blocks() {
+    take_exception_memory();
     Hold hold(lock);
     for (;;) {
         uint64_t first = 0, end = 0;
