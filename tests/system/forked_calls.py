@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from hotrow.ids import Expiry, IdMap
 from hotrow.kernels.grouping import Grouper
+from hotrow.tables import Store, Table
+from hotrow.tables import open as open_tables
 from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, TableConfig
 
 SECONDS = 60  # after which a child hangs
@@ -73,6 +75,46 @@ CALLS = {
     "new card": new_card, "new collection": lambda _: step(collection("resident")),
     "new cached collection": lambda _: step(collection("scratchpipe")),
 }
+def new_store(_):
+    with Store(folder / f"new {os.getpid()}", [TABLE], tail_bytes=1 << 16, segment_blocks=4) as own:
+        append(own.rows(["item"], [0]))
+        own.commit()
+
+
+def append(rows):
+    rows.append(NUMBERS, np.ones((len(NUMBERS), 8), np.float32))
+
+
+def look_up(rows):
+    rows.finish(rows.begin(NUMBERS), np.empty((len(NUMBERS), 8), np.float32))
+
+
+def train_store():
+    for _ in range(3):
+        append(store_rows)
+        look_up(store_rows)
+    store.clean()
+    store.commit(b"dense", keep="kept")
+    reader.refresh()
+    reader.rows("item", NUMBERS)
+
+
+TABLE, NUMBERS = Table("item", 900, 8, seed=1, bound=0.5), np.arange(0, 900, 2)
+store = Store(folder / "store", [TABLE], tail_bytes=1 << 16, segment_blocks=4)
+store_rows, reader = store.rows(["item"], [0]), open_tables(folder / "store")
+STORES = {
+    "append": lambda: append(store_rows), "look up": lambda: look_up(store_rows),
+    "commit": lambda: store.commit(), "clean": lambda: store.clean(),
+    "verify": lambda: store.verify(), "release": lambda: store.release("kept"),
+    "rollback": lambda: store.rollback(store.number), "commits": lambda: store.commits(),
+    "dense": lambda: store.dense(), "figures": lambda: store.figures(),
+    "more rows": lambda: store.rows(["item"], [0]), "close a store": lambda: store.close(),
+    "read": lambda: reader.rows("item", NUMBERS), "refresh": lambda: reader.refresh(),
+    "changed": lambda: reader.changed("item", 0), "verify a reader": lambda: reader.verify(),
+    "export": lambda: reader.export("item", folder / f"{os.getpid()}.safetensors"),
+    "close a reader": lambda: reader.close(), "new store": lambda: new_store(None),
+    "new reader": lambda: open_tables(folder / "store").close(),
+}
 OTHERS = {
     "map": lambda: (shared_map.plan(np.arange(9)), shared_map.find([1]), shared_map.state()),
     "save a map": lambda: shared_map.save(folder / f"{os.getpid()}.npz"),
@@ -100,11 +142,11 @@ threads = [threading.Thread(target=busy, args=(work,), daemon=True) for work in 
     *(lambda each=each: step(each) for each in trained),
     lambda: shared_map.plan(torch.randint(0, 60_000, (20_000,))),
     lambda: grouper.group(torch.randint(0, 3000, (100_000,)).int()),
-    lambda: card.transport.read_register(0))]
+    lambda: card.transport.read_register(0), train_store)]
 for thread in threads:
     thread.start()
 cases = [(name, lambda call=call, each=each: call(each)) for name, call in CALLS.items()
-         for each in trained] + list(OTHERS.items()) * 4
+         for each in trained] + list((OTHERS | STORES).items()) * 4
 draw.shuffle(cases)
 for number in range(children):
     name, call = cases[number % len(cases)]
@@ -127,5 +169,5 @@ for number in range(children):
 ending.append(True)
 for thread in threads:
     thread.join()
-for each in trained:
+for each in (*trained, reader, store):
     each.close()

@@ -68,9 +68,7 @@ class NativeStore:
         Error
             It failed, the store is closed, or it belongs to the parent of this process.
         """
-        if os.getpid() != self.owner:
-            raise Error(f"the tables in {self.folder} belong to process {self.owner}: open them "
-                        f"after the fork")
+        self.check_process()
         if not self.handle and name != "open":
             raise Error(f"the tables in {self.folder} are closed: open them")
         if self.failure and name in ("append", "cut"):
@@ -81,6 +79,12 @@ class NativeStore:
         first = () if name == "open" else (self.handle,)
         if function(message, *first, *arguments) < 0:
             raise Error(message.value.decode(errors="replace"))
+
+    def check_process(self) -> None:
+        """Raise Error in a child of the process that opened the store."""
+        if os.getpid() != self.owner:
+            raise Error(f"the tables in {self.folder} belong to process {self.owner}: open them "
+                        f"after the fork")
 
     def open(self, manifest: dict[str, Any], tables: Mapping[str, Table], epoch: int,
              tail: int = 0, next_segment: int = 0, ring: bool = True, trains: bool = False) -> None:

@@ -3,13 +3,13 @@
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from threading import Lock
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import Error
+from ..system.forks import ForkLock
 from . import bases
 from .export import Tensor, write_safetensors
 from .manifest import check_alone, manifest_path, numbers, read_manifest
@@ -72,7 +72,7 @@ class Reader:
 
     def __init__(self, path: str | PathLike[str], commit: int | None = None,
                  ring: bool = True) -> None:
-        self._folder, self._ring, self._lock = Path(path), ring, Lock()
+        self._folder, self._ring, self._lock = Path(path), ring, ForkLock()
         self._attach(commit)
 
     def _attach(self, commit: int | None) -> None:

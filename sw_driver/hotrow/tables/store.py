@@ -5,10 +5,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import RLock
 from typing import Any, Self
 
 from ..contract.errors import Error
+from ..system.forks import ForkLock
 from . import bases
 from .commits import Commit, Commits
 from .native_store import NativeStore
@@ -53,7 +53,7 @@ class Store:
             raise Error(f"expected tables of different names, got "
                         f"{[table.name for table in tables]}")
         self._folder, self._views = Path(path), list[Rows]()
-        self._tail, self._ring, self._changing = tail_bytes, ring, RLock()
+        self._tail, self._ring, self._changing = tail_bytes, ring, ForkLock()
         self._tables = {table.name: table for table in tables}
         self._native = NativeStore(self._folder)
         try:
@@ -204,6 +204,7 @@ class Store:
             No commit has the name, or its commit is open and not the last one.
         """
         with self._changing:
+            self._native.check_process()
             try:
                 self._commits.release(keep)
                 self._native.name(*self._commits.named())
