@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -105,7 +106,7 @@ class TableChanges:
         ----------
         path : path
             With the suffix .npz a NumPy file, whose weights are float32 if they are bfloat16; with
-            .safetensors one of that format, with `since` and `until` in its metadata.
+            .safetensors one of that format, with `since`, `until` and a checksum in its metadata.
 
         Raises
         ------
@@ -130,8 +131,52 @@ class TableChanges:
                     raise Error("a .safetensors file needs safetensors: pip install safetensors, "
                                 "or save a .npz file") from error
                 content = save({name: each.contiguous() for name, each in tensors.items()},
-                               {"since": str(self.since), "until": str(self.until)})
+                               {"since": str(self.since), "until": str(self.until),
+                                "crc32": self._checksum()})
                 with replaced(path) as file:
                     file.write(content)
             case suffix:
                 raise Error(f"changes are saved as .npz or .safetensors, not {suffix!r}")
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> TableChanges:
+        """The changes that `save` wrote; bfloat16 weights of a .npz file are float32.
+
+        Raises
+        ------
+        Error
+            There is no such file, it is damaged, or safetensors is not installed.
+        """
+        try:
+            if Path(path).suffix == ".safetensors":
+                from safetensors import safe_open
+
+                with safe_open(path, "pt") as file:
+                    names: list[str] = file.keys()
+                    given: dict[str, Any] = {name: file.get_tensor(name) for name in names}
+                    numbers = dict(file.metadata())
+                checksum = numbers.pop("crc32")
+            else:
+                with np.load(path, allow_pickle=False) as arrays:
+                    found = {name: arrays[name] for name in arrays.files}
+                numbers = {name: found.pop(name) for name in ("since", "until")}
+                given = {name: torch.from_numpy(each) for name, each in found.items()}
+                checksum = None
+            made = TableChanges(int(numbers["since"]), int(numbers["until"]), **given)
+            if checksum not in (None, made._checksum()):
+                raise ValueError("its checksum is wrong")
+        except ImportError as error:
+            raise Error("a .safetensors file needs safetensors: pip install safetensors") from error
+        except Exception as error:  # of two libraries
+            raise Error(f"{path} is no file of changes ({error}): give it what save() wrote"
+                        ) from error
+        return made
+
+    def _checksum(self) -> str:
+        """CRC-32 of all parts, with their names, dtypes and shapes."""
+        total = crc32(f"{self.since} {self.until}".encode())
+        for name in ("ids", "rows", "weights", "removed"):
+            part: torch.Tensor = getattr(self, name).contiguous()
+            total = crc32(f"{name} {part.dtype} {list(part.shape)}".encode(), total)
+            total = crc32(part.view(-1).view(torch.uint8).numpy().data, total)
+        return f"{total:08x}"

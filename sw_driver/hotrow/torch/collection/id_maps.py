@@ -6,6 +6,7 @@ import io
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -168,7 +169,7 @@ class IdMaps:
                       for number, rows in self._begin.items()},
             "waiting": [(each.source.tables, each.source.counts, each.source.ids, each.rows)
                         for each in self._not_taken()]}, file)
-        return file.getvalue()
+        return file.getvalue() + _checksum(file.getvalue())
 
     def load(self, state: bytes) -> None:
         """Continue from `state`; errors as in `loading`."""
@@ -183,7 +184,10 @@ class IdMaps:
             It is the state of other tables, or damaged; nothing changed.
         """
         try:
-            given = torch.load(io.BytesIO(state), weights_only=True)
+            content, checksum = state[:-4], state[-4:]
+            if checksum != _checksum(content):
+                raise ValueError("its checksum is wrong")
+            given = torch.load(io.BytesIO(content), weights_only=True)
             names = {self._tables[number].name: number for number in self.maps}
             if set(given["maps"]) != set(names):
                 raise Error(f"expected maps of ids of tables {sorted(names)}, got "
@@ -361,6 +365,10 @@ class IdMaps:
         return torch.from_numpy(initial_rows(
             np.array([ids[row] for row in rows], np.uint64), self._tables[number].embedding_dim,
             known.seed, known.first_rows ** -0.5))
+
+
+def _checksum(content: bytes) -> bytes:
+    return crc32(content).to_bytes(4, "little")
 
 
 def _check_fits(config: TableConfig, found: IdMap) -> None:

@@ -195,7 +195,7 @@ class TableStorage:
     __len__ = size
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
         _refuse_moving()
 
