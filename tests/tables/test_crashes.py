@@ -1,68 +1,16 @@
 """Every prefix of writes, syncs, renames and unlinks of a run opens at a commit, to the bit."""
 
-import ctypes
 import os
-from collections import defaultdict
-from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 from hotrow.contract.errors import Error
-from hotrow.kernels import native
 from hotrow.tables import Store, Table
 
+from tests.support.power_loss import CREATE, SYNC, WRITE, Recorder, on_disk
+
 TABLE = Table("item", 600, 12, seed=3, bound=0.5, state="row", initial_state=0.25)
-HOOK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint64,
-                        ctypes.c_void_p, ctypes.c_uint64)
-WRITE, SYNC, CREATE, UNLINK = range(4)
-
-
-class Recorder:
-    """Operations on a folder in order, those of Python and of the compiled library."""
-
-    def __init__(self, monkeypatch):
-        self.operations = []
-        self.failing = None  # (operation, how many succeed before, errno)
-        self._hook = HOOK(self._called)
-        native.native_library().tables_hook(self._hook)
-        real = {name: getattr(os, name) for name in ("fsync", "rename", "unlink")}
-
-        def fsync(handle):
-            path = Path(os.readlink(f"/proc/self/fd/{handle}"))
-            if path.is_dir():
-                self.operations.append(("folder",))
-            else:
-                content = path.read_bytes()
-                self.operations += [("create", path.name, 0), ("write", path.name, 0, content),
-                                    ("sync", path.name)]
-            real["fsync"](handle)
-
-        def rename(old, new):
-            self.operations.append(("rename", Path(old).name, Path(new).name))
-            real["rename"](old, new)
-
-        def unlink(path, **options):
-            if Path(path).exists():
-                self.operations.append(("unlink", Path(path).name))
-            real["unlink"](path, **options)
-        monkeypatch.setattr(os, "fsync", fsync)
-        monkeypatch.setattr(os, "rename", rename)
-        monkeypatch.setattr(os, "unlink", unlink)
-
-    def _called(self, operation, path, offset, data, size):
-        name = Path(os.fsdecode(path)).name
-        if self.failing and self.failing[0] == operation:
-            self.failing = (operation, self.failing[1] - 1, self.failing[2])
-            if self.failing[1] < 0:
-                return self.failing[2]
-        self.operations.append({
-            WRITE: lambda: ("write", name, offset, ctypes.string_at(data, size)),
-            SYNC: lambda: ("sync", name), CREATE: lambda: ("create", name, size),
-            UNLINK: lambda: ("unlink", name)}[operation]())
-        return 0
-
-    def end(self):
-        native.native_library().tables_hook(None)
 
 
 @pytest.fixture
@@ -70,50 +18,6 @@ def recorder(monkeypatch):
     made = Recorder(monkeypatch)
     yield made
     made.end()
-
-
-def settle(content, writes):
-    for offset, data in writes:
-        content.extend(bytes(max(0, offset + len(data) - len(content))))
-        content[offset:offset + len(data)] = data
-
-
-def on_disk(operations, unsynced):
-    """Files after a power loss: unsynced data and names are "kept", "lost", or "torn".
-
-    Of torn data the first half of the last write is kept, of torn names the removals, or the
-    renames.
-    """
-    files, durable, pending, names, waiting = {}, {}, defaultdict(list), {}, []
-    torn = "rename" if len(operations) % 2 else "unlink"
-    for number, (kind, *rest) in enumerate(operations):
-        match kind:
-            case "create":
-                files[rest[0]] = number
-                durable[number] = bytearray(rest[1])
-                waiting.append((kind, rest[0], number))
-            case "write":
-                pending[files[rest[0]]].append(tuple(rest[1:]))
-            case "sync":
-                settle(durable[files[rest[0]]], pending.pop(files[rest[0]], []))
-            case "rename":
-                files[rest[1]] = files.pop(rest[0])
-                waiting += [(kind, rest[0], None), (kind, rest[1], files[rest[1]])]
-            case "unlink":
-                files.pop(rest[0])
-                waiting.append((kind, rest[0], None))
-            case "folder":
-                names.update(each[1:] for each in waiting)
-                waiting.clear()
-    if unsynced != "lost":
-        names.update(each[1:] for each in waiting if unsynced == "kept" or each[0] == torn)
-    for identity, writes in pending.items():
-        if unsynced == "torn":
-            offset, data = writes[-1]
-            writes = [*writes[:-1], (offset, data[:len(data) // 2 // 512 * 512])]
-        settle(durable[identity], writes if unsynced != "lost" else [])
-    return {name: bytes(durable[identity]) for name, identity in names.items()
-            if identity is not None}
 
 
 def rows_of(store):
@@ -196,8 +100,8 @@ def test_every_prefix_opens_at_a_commit(tmp_path, recorder, seed):
     for end in range(first, len(operations) + 1):
         at = max(at for at, (position, *_) in enumerate(run.commits) if position <= end)
         possible = {number: names for _, number, names in run.commits[at:at + 2]}
-        for unsynced in ("kept", "lost", "torn"):
-            folder = tmp_path / f"{end}-{unsynced}"
+        for unsynced in ("lost", "torn" if end % 2 else "kept", Random(end)):
+            folder = tmp_path / f"{end}-{tried}"
             folder.mkdir()
             for name, content in on_disk(operations[:end], unsynced).items():
                 (folder / name).write_bytes(content)
