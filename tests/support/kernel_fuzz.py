@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from hotrow.contract.errors import Error
 from hotrow.ids.map import Expiry, IdMap, LeastCount
-from hotrow.kernels import copying, grouping, ids, listing, pages, pooling, updating
+from hotrow.kernels import copying, grouping, ids, listing, pooling, updating
 from hotrow.operands.integers import numbered
 from hotrow.torch import SGD, Adagrad, RowwiseAdagrad
 
@@ -230,13 +230,6 @@ def locate(draw):
     return lambda: [listing.locate_rows(flat, first, 3).astype(np.int64)]
 
 
-def read(draw):
-    array = draw.rows(1 + draw.size(), 1 + draw.size(8)).contiguous()
-    rows = draw.tensor(draw.values(draw.size(), 0, len(array)))
-    spans = torch.from_numpy(np.sort(draw.values(2 * draw.size(4), 0, len(array))).reshape(-1, 2))
-    return lambda: [pages.read_rows(array, rows, spans) or len(rows)]
-
-
 def number(draw):
     keys = draw.values(draw.size(), 0, 9).astype(np.uint64)
     return lambda: [*numbered(keys)]
@@ -264,7 +257,7 @@ def map_ids(draw):
 
 
 PASSES = (flatten, group, pool, sums, update, finite, copy, assign, mark, place, select, locate,
-          read, number, map_ids)
+          number, map_ids)
 
 
 def main():
