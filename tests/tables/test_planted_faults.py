@@ -138,7 +138,7 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
 }
 
 
-def tests_of(name):
+def file_of(name):
     return ROOT / "tests" / "tables" / (f"{name}.py" if "/" in name else f"test_{name}.py")
 
 
@@ -146,7 +146,7 @@ def test_each_fault_has_its_place():
     for fault, (name, old, new, tests, _) in FAULTS.items():
         source = (ROOT / "sw_driver" / "hotrow" / name).read_text()
         assert source.count(old) == 1 and old != new, fault
-        assert tests_of(tests).exists(), fault
+        assert file_of(tests).exists(), fault
 
 
 @pytest.mark.long
@@ -161,7 +161,7 @@ def test_a_planted_fault_is_noticed(tmp_path, fault):
     path.write_text(path.read_text().replace(old, new))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-m",
-         "not long and not nightly", "--timeout", "300", tests_of(tests), "-k",
+         "not long and not nightly", "--timeout", "300", file_of(tests), "-k",
          words], cwd=ROOT, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "sw_driver")})
     assert done.returncode in (1, -6, -11), done.stdout[-3000:] + done.stderr[-2000:]

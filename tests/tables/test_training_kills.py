@@ -15,7 +15,7 @@ from hotrow import Error
 from hotrow.kernels import native
 from hotrow.torch import HotEmbeddingBagCollection
 
-from tests.tables.test_crashes import CREATE, HOOK, SYNC, WRITE
+from tests.support.power_loss import CREATE, HOOK, SYNC, WRITE
 from tests.torch.training import PLANNING, TABLES, draw
 
 BATCHES = 150
