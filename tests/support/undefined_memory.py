@@ -9,6 +9,7 @@ from functools import wraps
 
 import numpy as np
 import torch
+from torch.utils._device import _device_constructors
 
 MAKERS = ((np, "empty"), (np, "empty_like"), (torch, "empty"), (torch, "empty_like"),
           (torch.Tensor, "new_empty"))
@@ -21,6 +22,7 @@ def pytest_configure():
 
 def install():
     """Fill what NumPy and PyTorch return undefined, from here on in this process."""
+    _device_constructors()  # PyTorch keeps this list, and default devices need the functions in it
     for owner, name in MAKERS:
         setattr(owner, name, _filled(getattr(owner, name)))
 
