@@ -62,9 +62,16 @@ def _long(dwords, payload, rng):
     return payload + rng.bytes(4 * int(rng.integers(2, 20)))
 
 
+def _too_much(dwords, payload, rng):
+    """More words than its byte count says are left, and as many as its length says."""
+    octets = (dwords[1] & 0xFFF) + 16 * int(rng.integers(1, 9))
+    dwords[0] = dwords[0] & ~0x3FF | octets // 4
+    return rng.bytes(octets)
+
+
 DAMAGES = {"byte count": _byte_count, "lower address": _lower_address, "length": _length,
            "tag": _tag, "no data": _no_data, "locked": _locked, "long header": _long_header,
-           "short": _short, "long": _long}
+           "short": _short, "long": _long, "too much": _too_much}
 UNDEFINED_ENABLES = tuple(kind for kind in DAMAGES if kind != "short")  # where they show all else
 
 
