@@ -117,10 +117,6 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
         """            early = transfer.fill_places < storage.slots
             storage.assign(transfer.fills.flat[early], transfer.fill_places[early])
 """, TRAINING, "bits"),
-    "rows are collected before an earlier batch has written them": (
-        "torch/store/batch_stages.py",
-        "        if earlier >= inserted:\n            return False\n",
-        "", TRAINING, "bits"),
     "a commit is cut before the rows in slots are written": (
         "torch/collection/commits.py", """        self._lifecycle.flush()
         return self.disk.commit(parts, keep)

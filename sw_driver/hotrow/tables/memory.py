@@ -10,6 +10,7 @@ from .table import Table, block_bytes, fitting
 
 SLOT_BYTES = 40  # of a slot beside its row: directory, map, grouping
 _FEWEST_SLOTS = 1 << 14
+_FIRST_STEPS = 64 << 20  # that PyTorch takes once it trains
 _LEAST_TAIL = 16 << 20
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
@@ -23,7 +24,7 @@ class MemoryPlan:
     ----------
     limit : int
     process : int
-        Of the process before the tables are opened.
+        Of the process without the tables.
     index : int
         Places of rows on disk.
     buffers : int
@@ -75,7 +76,8 @@ def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = 1 << 1
     depth : int
         Batches on their way.
     process : int, optional
-        Bytes of the process without the tables; by default those that it has now.
+        Bytes of the process without the tables; by default those that it has now, and 64 MiB that
+        its first steps take.
 
     Returns
     -------
@@ -92,7 +94,7 @@ def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = 1 << 1
     blocks = sum(-(-table.rows // fitting(table.record, block)) for table in tables)
     index = sum(table.rows for table in tables) * (blocks * 9 // 4 + 2).bit_length() // 8
     buffers = 2 * depth * lookups * (record + 8) + (3 << 20) + 256 * (block + 4096)
-    used = process if process is not None else _resident()
+    used = process if process is not None else _resident() + _FIRST_STEPS
     each = record + SLOT_BYTES
     room = limit - used - index - buffers - _LEAST_TAIL
     if room < _FEWEST_SLOTS * each:
