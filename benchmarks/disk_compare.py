@@ -42,6 +42,8 @@ def compare(options):
             for name in ("steps_per_s", "cpu_ms_per_step", "pages_read_per_step",
                          "bytes_written_per_step", "requests", "requests_per_row", "close_s",
                          "close_bytes")}})
+    if not rows or rows[0]["what"] != "hotrow":
+        return {"table": rows}
     ours = rows[0]
     ours["share_of_disk"] = ours["requests"] * ours["steps_per_s"] / ours["disk_reads_per_s"]
     print(f"{'':10}{'steps/s':>9}{'hotrow is':>11}{'disk reads/s':>14}{'pages/step':>12}"
