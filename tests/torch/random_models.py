@@ -160,7 +160,7 @@ class ModelCase:
 INITIAL = 0.1
 PEERS = {"sgd": torch.optim.SGD,
          "adagrad": partial(torch.optim.Adagrad, initial_accumulator_value=INITIAL)}
-EVENTS = ("evaluate", "resume", "copy", "drop", "write", "freeze", "narrow")
+EVENTS = ("evaluate", "resume", "copy", "drop", "write", "freeze")
 HARD_EVENTS = (*EVENTS, "fail", "thread", "empty", "apply")
 
 
@@ -450,7 +450,7 @@ class Run:
             scale.register_hook(planted)
             with suppress(Planted):
                 (loss * scale).backward()
-        self.model.zero_grad()
+        self.zero_grad()
 
     def thread(self):
         """A batch whose forward and backward run on another thread."""
@@ -465,7 +465,7 @@ class Run:
             loss = self.model(given).sum()
             if loss.requires_grad:
                 loss.backward()
-        self.model.zero_grad()
+        self.zero_grad()
 
     def apply(self):
         """Some function of PyTorch."""
@@ -477,7 +477,7 @@ class Run:
         except Exception as error:
             self.refused = error
         self.generator.set_state(state)
-        self.model.zero_grad()
+        self.zero_grad()
 
     def evaluate(self):
         training = [(module, module.training) for module in self.model.modules()]
@@ -492,24 +492,20 @@ class Run:
     def drop(self):
         """A step whose gradients are dropped."""
         self.backward(1)
-        self.model.zero_grad()
+        self.zero_grad()
+
+    def zero_grad(self):
+        for each in (self.model, *filter(None, [self.tables])):
+            each.zero_grad()
 
     def write(self):
         """Rows that are reset in place."""
         with torch.no_grad():
-            for key, each in self.model.state_dict().items():
-                if key.startswith("bags") and key.endswith("weight"):
-                    each[::2] = 0.25
+            for bag in self.model.bags:
+                bag.weight[::2] = 0.25
 
     def freeze(self):
         self.model.bags[0].requires_grad_(False)
-
-    def narrow(self):
-        """Results of a copy in another dtype."""
-        narrow = copy.deepcopy(self.model).bfloat16()
-        narrow([[each.bfloat16() if torch.is_tensor(each) and each.is_floating_point() else each
-                 for each in given] for given in self.draw()])
-        self.outputs += narrow.dtypes
 
     def resume(self):
         """Go on in another process, from an ordinary checkpoint."""

@@ -12,7 +12,6 @@ from hotrow.torch import (
     HotEmbeddingBag,
     HotEmbeddingBagCollection,
     TableConfig,
-    TrainPipeline,
 )
 
 IDS = torch.tensor([[1], [3]])
@@ -21,29 +20,6 @@ IDS = torch.tensor([[1], [3]])
 def collection(**options):
     return HotEmbeddingBagCollection([TableConfig("a", 20, 4), TableConfig("b", 20, 4)], seed=0,
                                      lr=0.1, **options)
-
-
-@pytest.mark.parametrize("frozen_first", [False, True])
-def test_a_frozen_bag_of_a_table_beside_one_that_trains(frozen_first):
-    """The rows train by the bag that is called, in a pipeline as without one."""
-    digests = []
-    for pipelined in False, True:
-        with collection() as tables:
-            bags = [HotEmbeddingBag(20, 4, "sum", collection=tables, name="a") for _ in range(2)]
-            frozen = bags[not frozen_first].requires_grad_(False)
-            model = torch.nn.ModuleDict({
-                "y": bags[frozen_first], "frozen": frozen,
-                "z": HotEmbeddingBag(20, 4, "sum", collection=tables, name="b")})
-            before = tables.table("a")[0].clone()
-            batches = [IDS, IDS + 2]
-            feed = (TrainPipeline(batches, model, lambda ids: {"y": ids, "z": ids})
-                    if pipelined else batches)
-            for ids in feed:
-                (model["y"](ids) + model["z"](ids)).square().sum().backward()
-                tables.optimizer.step()
-            assert not torch.equal(tables.table("a")[0][1], before[1])
-            digests.append(tables.sha256())
-    assert digests[0] == digests[1]
 
 
 @pytest.mark.parametrize("make, message", [

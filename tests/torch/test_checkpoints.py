@@ -160,7 +160,7 @@ def test_distributed_checkpoints_resume_exactly(tmp_path, mode, optimizer, kind)
     """They take the dense optimizer, and the dict of the rows' optimizer beside it."""
     runs = [Run(mode, optimizer) for _ in range(2)]
     for run, batches in zip(runs, (2, 1), strict=True):
-        run.dense = kind(run.model.parameters(), 0.1)
+        run.dense = kind(run.model[1].parameters(), 0.1)
         run.train(IDS[:batches])
     runs[0].tables.optimizer.param_groups[0]["lr"] = 0.05
 
@@ -186,7 +186,7 @@ def test_distributed_checkpoints_resume_exactly(tmp_path, mode, optimizer, kind)
 def test_the_optimizer_of_rows_is_refused_by_get_state_dict():
     run = Run("resident")
     run.train(IDS[:1])
-    with pytest.raises(Error, match="get_state_dict"):
+    with pytest.raises(Error, match="expected gradients"):
         get_state_dict(run.model, [run.dense, run.tables.optimizer])
 
 

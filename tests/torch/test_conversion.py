@@ -174,21 +174,6 @@ def test_a_second_conversion_is_refused():
         convert(model, mode="resident")
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
-def test_an_optimizer_of_sparse_gradients_is_refused(mode, sparse):
-    model = nn.Sequential(nn.EmbeddingBag(10, 8, sparse=sparse), nn.EmbeddingBag(10, 4))
-    tables = convert(model, mode=mode, lr=0.1)
-    optimizer = torch.optim.SparseAdam(list(model[0].parameters()), 0.1)
-    model[0](torch.ones(2, 2, dtype=torch.int64)).sum().backward()
-    with pytest.raises(hotrow.Error, match="step the collection's optimizer instead"):
-        optimizer.step()
-    before = tables.sha256()
-    tables.optimizer.step()  # nothing is lost
-    assert tables.sha256() != before
-    tables.close()
-
-
 @pytest.mark.parametrize("kind", [nn.EmbeddingBag, nn.Embedding])
 def test_a_bag_itself_is_made_anew(kind):
     name = kind.__name__

@@ -78,69 +78,11 @@ def test_a_backward_in_eval_is_refused_by_the_step(mode):
         tables.optimizer.step()
 
 
-@pytest.mark.parametrize("options", [{}, {"mode": "hotline", "cold": "pooled", "device": "model",
-                                          "preset": "tiny"}], ids=["rows", "bags"])
-def test_zero_grad_of_a_bag_leaves_nothing_to_decay(options):
-    """Rows without a gradient are no rows of the step: weight decay leaves them alone."""
-    model = nn.ModuleList((bag_of(), bag_of()))
-    with convert(model, **{"mode": "resident", **options}) as tables:
-        before = model[0].weight.clone()
-        (model[0](IDS) + model[1](IDS)).sum().backward()
-        model[0].zero_grad()
-        if not options:
-            tables.optimizer.param_groups[0]["weight_decay"] = 0.5
-        tables.optimizer.step()
-        assert torch.equal(model[0].weight, before)
-        (model[0](IDS) + model[1](IDS)).sum().backward()
-        model.zero_grad()
-        assert tables.staging.empty
-
-
-@pytest.mark.parametrize("dim", [8, 4], ids=["same dim", "another dim"])
-def test_zero_grad_of_a_bag_leaves_the_others_their_gradients(dim):
-    """Tables of one dim share an array of gradients; those of another dim have their own."""
-    model = nn.ModuleList((bag_of(), nn.EmbeddingBag(50, dim, mode="sum")))
-    with convert(model, mode="resident", lr=0.5) as tables:
-        before = [bag.weight.clone() for bag in model]
-        (model[0](IDS).sum() + model[1](IDS).sum()).backward()
-        model[0].zero_grad()
-        tables.optimizer.step()
-        assert torch.equal(model[0].weight, before[0])
-        changed = (model[1].weight != before[1]).any(dim=1).nonzero()[:, 0]
-        assert changed.tolist() == IDS.unique().tolist()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_results_have_the_dtype_of_the_model(dtype):
     model = nn.Sequential(bag_of(dtype), nn.Linear(8, 1, dtype=dtype))
     convert(model, mode="resident")
     assert model(IDS).dtype == dtype
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_results_follow_a_change_of_dtype(dtype):
-    model = nn.Sequential(bag_of(), nn.Linear(8, 1))
-    convert(model, mode="resident")
-    assert model.to(dtype)(IDS).dtype == dtype
-    assert model.float()(IDS).dtype == torch.float32
-    for change in (nn.Module.double, lambda model: model.to("meta")):
-        with pytest.raises(Error, match=r"float64|meta"):
-            change(model)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_results_of_a_collection_follow_a_change_of_dtype(dtype):
-    for pooling in ("sum", "none"):
-        tables = HotEmbeddingBagCollection([TableConfig("a", 50, 8, pooling)], mode="resident")
-        ids = IDS[:, :1]
-        expected = tables(ids)
-        nn.Sequential(tables).to(dtype)
-        for each in (tables, copy.deepcopy(tables)):
-            assert torch.equal(each(ids), expected.to(dtype))
-        each(ids).sum().backward()
-        assert tables.float()(ids).dtype == torch.float32
-        with pytest.raises(Error, match="float64"):
-            tables.double()
 
 
 def test_convert_and_copies_fill_no_rows_that_they_overwrite(monkeypatch):

@@ -10,7 +10,6 @@ import torch
 from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, convert
 from torch import nn
-from torch.optim.swa_utils import AveragedModel
 
 from tests.torch.bags import IDS
 
@@ -88,32 +87,6 @@ def test_a_frozen_collection_gives_weights_of_lookups_their_gradient():
     assert tables.staging.rows[0].values is None
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("set_to_none", [True, False])
-def test_zero_grad_of_the_model_drops_staged_gradients(mode, set_to_none):
-    model, tables = converted(mode, optimizer="adagrad")
-    weights = model[0].weight.clone()
-    backward(model)
-    model.zero_grad(set_to_none)
-    tables.optimizer.step()
-    assert torch.equal(model[0].weight, weights)
-    other = model[2]["other"].weight.clone()
-    backward(model)
-    model[0].zero_grad(set_to_none)  # of one table
-    dense = torch.optim.SGD(model.parameters(), 0.1)
-    dense.step()
-    dense.zero_grad()  # after a step, it drops its own
-    tables.optimizer.step()
-    assert torch.equal(model[0].weight, weights)
-    trained = model[2]["other"].weight.clone()
-    assert not torch.equal(trained, other)
-    backward(model)
-    dense.zero_grad()  # before, it drops those of all its parameters, as in PyTorch
-    tables.optimizer.step()
-    assert torch.equal(model[2]["other"].weight, trained)
-    tables.close()
-
-
 COPIES = {
     "deepcopy": copy.deepcopy,
     "pickle": lambda model: pickle.loads(pickle.dumps(model)),
@@ -136,83 +109,13 @@ def test_copies_are_resident_and_train_alike(name):
     twin = COPIES[name](model)
     collection = twin[0].collection
     assert collection is twin[2]["other"].collection and collection.mode == "resident"
-    assert not twin[0].rows.requires_grad
+    assert not twin[0].weight.requires_grad
     assert backward(model) == backward(twin)
     tables.optimizer.step()
     collection.optimizer.step()
     tables.flush()
     assert tables.sha256() == collection.sha256()
     tables.close()
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_clipping_takes_the_staged_gradients_or_is_refused(mode):
-    for clip in (lambda given: nn.utils.clip_grad_norm_(given, 1.0),
-                 lambda given: nn.utils.clip_grad_value_(given, 1.0),
-                 lambda given: nn.utils.clip_grads_with_norm_(given, 1.0, torch.tensor(9.0)),
-                 lambda given: nn.utils.clip_grad_norm_(given, 1.0, norm_type=float("inf")),
-                 lambda given: [torch.mul(each.grad, 0.5, out=each.grad) for each in given
-                                if each.grad is not None],
-                 lambda given: [each.grad.mul_(0.5) for each in given if each.grad is not None]):
-        model, tables = converted(mode)
-        backward(model)
-        with pytest.raises(Error, match=r"collection\.gradients\(\)"):
-            clip(model.parameters())
-        tables.gradients()
-        clip(model.parameters())
-        torch.optim.SGD(model.parameters(), 0.1).step()
-        with pytest.raises(Error, match=r"collection\.gradients\(\)"):
-            tables.optimizer.step()
-        tables.optimizer.zero_grad()
-        backward(model)
-        clip([*model.parameters(), *tables.gradients()])
-        clip(model[1].parameters())
-        tables.optimizer.step()
-        backward(model)
-        model.zero_grad()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # nothing is staged
-        tables.optimizer.step()
-        tables.close()
-
-
-def test_averages_and_penalties_of_parameters_are_refused():
-    model, _ = converted()
-    with pytest.raises(Error, match="state_dict"):
-        AveragedModel(model).update_parameters(model)
-    for penalty in (
-            torch.norm, torch.square, lambda each: each**2, lambda each: each.abs().sum(),
-            torch.exp, lambda each: nn.functional.mse_loss(each, torch.zeros_like(each)),
-            lambda each: nn.init.constant_(each, 0.5), lambda each: torch._foreach_mul_([each], 2),
-            lambda each: each.register_hook(print), lambda each: setattr(each, "data", each.data)):
-        with pytest.raises(Error, match="state_dict"):
-            [penalty(each) for each in model.parameters()]
-
-
-class Decayed(torch.optim.Optimizer):
-    """Works on `data`, as many optimizers beside PyTorch's do."""
-
-    def __init__(self, parameters):
-        super().__init__(parameters, {})
-
-    def step(self):
-        for each in self.param_groups[0]["params"]:
-            each.data.mul_(0.9).add_(each.grad.data, alpha=-0.1)
-
-
-def test_optimizers_that_work_on_data():
-    plain = nn.Sequential(nn.EmbeddingBag(50, 8, mode="sum"), nn.Linear(8, 1))
-    model = copy.deepcopy(plain)
-    tables = convert(model, mode="resident", lr=0.1)
-    for net, rows in ((plain, torch.optim.SGD(plain[0].parameters(), 0.1)),
-                      (model, tables.optimizer)):
-        dense = Decayed(net.parameters() if net is model else net[1].parameters())
-        for _ in range(2):
-            loss_of(net).backward()
-            dense.step()
-            rows.step()
-            net.zero_grad()
-    for name, each in plain.state_dict().items():
-        torch.testing.assert_close(model.state_dict()[name].detach(), each)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
@@ -247,24 +150,12 @@ def loss_of(net):
     return net(IDS).square().sum()
 
 
-def frozen_after_forward(net):
-    loss = loss_of(net)
-    net[0].requires_grad_(False)
-    loss.backward()
-    net[0].requires_grad_(True)
-
-
 BACKWARDS = {
-    "frozen after forward": frozen_after_forward,
     "grad of a part": lambda net: torch.autograd.grad(loss_of(net), [net[1].weight]),
-    "backward to inputs": lambda net: loss_of(net).backward(inputs=list(net.parameters())),
     "backward to a part": lambda net: loss_of(net).backward(inputs=[net[1].weight]),
     "twice": lambda net: [loss_of(net).backward() for _ in range(2)],
     "retained": lambda net: [each.backward(retain_graph=True) for each in 2 * [loss_of(net)]],
     "graph": lambda net: loss_of(net).backward(create_graph=True),
-    "weights": lambda net: torch.autograd.grad(
-        net[0](IDS, per_sample_weights=(weights := torch.ones(16, 3, requires_grad=True))).sum(),
-        weights),
 }
 
 
@@ -295,30 +186,6 @@ def test_a_backward_stages_what_it_accumulates(name, mode):
     tables.close()
 
 
-def test_bags_that_are_one_batch_stage_what_a_backward_accumulates():
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = (nn.EmbeddingBag(50, 8, mode="sum") for _ in range(2))
-
-        def forward(self, ids):
-            return self.a(ids) * self.b(ids)
-
-    torch.manual_seed(0)
-    plain = Model()
-    model = copy.deepcopy(plain)
-    tables = convert(model, lambda ids: {"a": ids, "b": ids}, mode="resident", lr=0.1)
-    for net, optimizer in ((plain, torch.optim.SGD(plain.parameters(), 0.1)),
-                           (model, tables.optimizer)):
-        net(IDS).sum().backward(inputs=list(net.a.parameters()))
-        net(IDS).square().sum().backward()
-        net.a.zero_grad()
-        optimizer.step()
-    for name in "ab":
-        torch.testing.assert_close(getattr(model, name).weight.detach(),
-                                   getattr(plain, name).weight.detach())
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_an_empty_batch_whose_loss_is_a_sum(mode):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
@@ -339,23 +206,6 @@ def test_rows_that_never_step_are_warned_of_once():
             loss_of(model).backward()
             dense.step()
     assert len(found) == 1
-
-
-@pytest.mark.parametrize("option, own, said", [
-    ("weight_decay", {}, "weight_decay of SGD does not reach"), ("lr", {}, "from 0.1 to 0.01"),
-    ("weight_decay", {"weight_decay": 0.1}, None), ("lr", {"lr": 0.01}, None), (None, {}, None)])
-def test_settings_that_rows_do_not_follow_are_said_once(option, own, said, recwarn):
-    model, tables = converted()
-    dense = torch.optim.SGD(model.parameters(), 0.1)
-    for _ in range(3):
-        backward(model)
-        dense.step()
-        tables.optimizer.step()
-        if option is not None:
-            dense.param_groups[0][option] = 0.01
-        tables.optimizer.param_groups[0].update(own)
-    assert len(recwarn) == (said is not None)
-    assert said is None or said in str(recwarn[0].message)
 
 
 @pytest.mark.parametrize("mode", MODES)

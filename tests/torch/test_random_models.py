@@ -9,13 +9,10 @@ from hotrow.torch import HotEmbeddingBagCollection as Collection
 from hotrow.torch.collection.lifecycle import Lifecycle
 from hotrow.torch.collection.lookups import Lookups
 from hotrow.torch.collection.row_optimizer import RowOptimizer
-from hotrow.torch.collection.rows_parameter import RowsParameter
 from hotrow.torch.collection.saved_state import SavedState
 from hotrow.torch.optim.gradients import StagedGradients
-from hotrow.torch.optim.staging import GradientStage
 from hotrow.torch.store.cached import CachedStore
 from hypothesis import HealthCheck, Phase, given, settings
-from torch import nn
 
 from tests.torch import random_models
 from tests.torch.random_models import HARD_EVENTS, Run, model_cases
@@ -101,17 +98,13 @@ def tied_weights_taken(monkeypatch):
 
 def frozen_rows_train(monkeypatch):
     lookup = Lookups.by_feature
-    monkeypatch.setattr(Lookups, "by_feature", lambda self, bags, training, rows: lookup(
-        self, bags, training, RowsParameter.of(rows.stage)))
+    monkeypatch.setattr(Lookups, "by_feature", lambda self, bags, training, trains: lookup(
+        self, bags, training, True))
 
 
 def results_in_fp32(monkeypatch):
     forward = HotEmbeddingBag.forward
     monkeypatch.setattr(HotEmbeddingBag, "forward", lambda *given: forward(*given).float())
-
-
-def dtype_stays(monkeypatch):
-    monkeypatch.setattr(HotEmbeddingBag, "_apply", nn.Module._apply)
 
 
 def hooks_dropped(monkeypatch):
@@ -137,10 +130,6 @@ def padding_looked_up(monkeypatch):
 
 def writes_unnoticed(monkeypatch):
     monkeypatch.setattr(Lifecycle, "adopt_writes", lambda self: None)
-
-
-def zero_grad_keeps_rows(monkeypatch):
-    monkeypatch.setattr(GradientStage, "settle", lambda self: None)
 
 
 def eval_trains_nothing(monkeypatch):
@@ -182,8 +171,8 @@ def one_batch_of_a_step(monkeypatch):
 
 
 SOON = (frozen_rows_train, results_in_fp32, hooks_dropped, padding_looked_up, writes_unnoticed,
-        zero_grad_keeps_rows, weights_of_lookups_ignored, saved_before_flush, one_batch_of_a_step)
-LATE = (no_refusals, tied_weights_taken, dtype_stays, eval_trains_nothing, state_not_loaded,
+        weights_of_lookups_ignored, saved_before_flush, one_batch_of_a_step)
+LATE = (no_refusals, tied_weights_taken, eval_trains_nothing, state_not_loaded,
         rate_not_loaded, copies_share_rows, evaluation_reads_tables)
 
 

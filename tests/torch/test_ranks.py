@@ -127,15 +127,6 @@ def test_only_rows_that_are_looked_up_travel(one_rank, monkeypatch):
     assert [shape for shape in travelled if len(shape) == 2] == [(1, 4), (1, 8)]
 
 
-@pytest.mark.parametrize("write", [
-    lambda rows: rows.zero_(), lambda rows: rows[0].fill_(9), lambda rows: rows.T.zero_(),
-    lambda rows: rows.detach()[1:].mul_(2)])
-def test_a_write_into_a_copy_is_refused(one_rank, write):
-    with ShardedEmbeddingBagCollection([TableConfig("user", 10, 4)], "model") as shared, \
-            pytest.raises(Error, match="would be lost"):
-        write(shared.table("user")[0])
-
-
 def test_needs_ranks():
     with pytest.raises(Error, match="torchrun"):
         ShardedEmbeddingBagCollection([TableConfig("user", 10, 4)], None, "resident")

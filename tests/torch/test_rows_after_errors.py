@@ -18,7 +18,7 @@ from hotrow.torch.collection.row_optimizer import RowOptimizer
 from hotrow.torch.collection.trained_batches import TrainedBatches
 from hotrow.torch.memory.rows import Rows
 from hotrow.torch.memory.slots import SlotStorage
-from hotrow.torch.optim import leaf, lookup
+from hotrow.torch.optim import lookup
 from hotrow.torch.optim.finite_check import FiniteCheck
 from hotrow.torch.optim.gradients import StagedGradients
 from hotrow.torch.optim.staging import GradientStage
@@ -168,8 +168,7 @@ def test_an_error_that_the_caller_catches_and_a_device_that_was_closed_first():
 
 # Calls at which an interrupt or an error comes, in forward, backward and step.
 CALLS = [
-    (leaf.Held, "__init__"), (leaf.Held, "__call__"), (lookup.Lookup, "hold"),
-    (lookup.Lookup, "pool"), (lookup.Lookup, "stage"), (GradientStage, "mark"),
+    (lookup.Lookup, "pool"), (lookup.Lookup, "stage"), (GradientStage, "staging"),
     (GradientStage, "clear"), (StagedGradients, "add_groups"), (FiniteCheck, "check"),
     (RowOptimizer, "_apply"), (TrainedBatches, "take")]
 CALLS_OF_SLOTS = [

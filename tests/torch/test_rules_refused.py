@@ -181,20 +181,6 @@ def test_a_backward_without_lookups_counts_as_with_adam_of_pytorch(one_rank, kin
             assert theirs.state[bag.weight]["step"] == number
 
 
-@pytest.mark.parametrize("dropped", [False, True])
-def test_a_step_of_the_dense_optimizer_before_that_of_rows_counts_nothing_else(dropped):
-    none = torch.zeros(0, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)
-    tables = collection("adam")
-    dense = torch.optim.SGD([tables.rows, nn.Parameter(torch.ones(1))], 0.1)
-    tables([none]).sum().backward()
-    if dropped:
-        dense.zero_grad()
-    dense.step()
-    dense.zero_grad()
-    tables.optimizer.step()
-    assert tables.optimizer.param_groups[0]["step"] == (not dropped)
-
-
 def test_ranks_count_every_step(one_rank):
     """A rank does not know of the backward of another."""
     with ShardedEmbeddingBagCollection(TABLES, mode="resident", optimizer="adam",

@@ -100,15 +100,13 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
         if isinstance(collection, ShardedEmbeddingBagCollection):
             weights = collection.ranks.gather(weights)[0]
         collection.contents.assign(config.name, weights)
-        hot[bag] = _replacement(bag, collection, config.name).train(bag.training)
-        hot[bag].requires_grad_(bag.weight.requires_grad)
+        hot[bag] = _replacement(bag, collection, config.name)
         for hooks in FORWARD_HOOKS:  # the same dicts, so that handles remove from them
             hot[bag].__dict__[hooks] = getattr(bag, hooks)
     for bag, config in tables.items():  # for a reference elsewhere, as in a list
         bag.__dict__["forward"] = _refuse_call
-        weight: Any = bag.weight
-        weight.replaced = config.name.replace("/", ".")  # for an optimizer that has it
-        weight.requires_grad_(True).register_hook(partial(_refuse_gradient, weight.replaced))
+        bag.weight.requires_grad_(True).register_hook(
+            partial(_refuse_gradient, config.name.replace("/", ".")))
     for name, bag in found.items():
         parent, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(parent), attribute, hot[bag])
@@ -130,11 +128,18 @@ def _replacement(bag: nn.EmbeddingBag | nn.Embedding, collection: HotEmbeddingBa
                  name: str) -> HotEmbeddingBag:
     """The HotEmbeddingBag or HotEmbedding of a table."""
     if isinstance(bag, nn.EmbeddingBag):
-        return HotEmbeddingBag(bag.num_embeddings, bag.embedding_dim, bag.mode,
-                               bag.include_last_offset, bag.padding_idx, collection=collection,
-                               name=name)
-    return HotEmbedding(bag.num_embeddings, bag.embedding_dim, bag.padding_idx,
-                        collection=collection, name=name)
+        hot = HotEmbeddingBag(bag.num_embeddings, bag.embedding_dim, bag.mode,
+                              bag.include_last_offset, bag.padding_idx, collection=collection,
+                              name=name)
+    else:
+        hot = HotEmbedding(bag.num_embeddings, bag.embedding_dim, bag.padding_idx,
+                           collection=collection, name=name)
+    hot.train(bag.training).requires_grad_(bag.weight.requires_grad)
+    if hot.train_rows != bag.weight.requires_grad:
+        collection.close()
+        raise Error(f"{name}: a frozen bag whose rows several processes or a card have cannot be "
+                    f"converted: leave it out with choose=")
+    return hot
 
 
 def _refuse_call(*_: object, **__: object) -> NoReturn:

@@ -17,11 +17,9 @@ from ..features.configs import TableConfig
 from ..features.grouping import Request
 from ..features.layout import FeatureLayout
 from ..optim.gradients import LocatedRows
-from ..optim.leaf import LEAF_SHAPE, Held
 from ..optim.lookup import Lookup, LookupPart
 from ..optim.staging import GradientStage
 from ..store.base import Store
-from .rows_parameter import RowsParameter
 from .trained_batches import TrainedBatches
 
 if TYPE_CHECKING:
@@ -42,18 +40,12 @@ class BagCalls:
     batches : TrainedBatches
     staging : GradientStage
         Gets the gradients of the lookups.
-
-    Attributes
-    ----------
-    leaves : dict of int to RowsParameter
-        Of the bag of each table.
     """
 
     def __init__(self, tables: Sequence[TableConfig], layout: FeatureLayout, store: Store,
                  batches: TrainedBatches, staging: GradientStage) -> None:
         self._tables, self._layout, self._store = tables, layout, store
         self._batches, self._staging = batches, staging
-        self.leaves: dict[int, RowsParameter] = {}
         self._announced: Bags | None = None
         self._source: Bags | None = None
         self._joined = False  # whether a batch of several calls was looked up
@@ -142,7 +134,7 @@ class BagCalls:
         """The result of each feature, of one of these tables."""
         dims = [self._tables[table].embedding_dim for table in tables]
         found: tuple[torch.Tensor, ...] = CalledLookup.apply(
-            lookup, dims, some, *[self.leaves[table] for table in tables])
+            self._staging.anchor, lookup, dims, some)
         return found
 
     def _lookup_of(self, request: Request, located: list[LocatedRows]) -> Lookup:
@@ -179,11 +171,10 @@ class CalledLookup(torch.autograd.Function):
     """A `Lookup` with a result per feature; features without a gradient are not trained."""
 
     @staticmethod
-    def forward(ctx: Any, lookup: Lookup, dims: list[int],
-                some: Callable[[Sequence[int]], Lookup] | None,
-                *leaves: RowsParameter) -> tuple[torch.Tensor, ...]:
-        """Pool; `some` makes the Lookup of a list of features, each with a RowsLeaf."""
-        ctx.lookup, ctx.some, ctx.blocks, ctx.leaves = lookup, some, None, leaves
+    def forward(ctx: Any, anchor: torch.Tensor, lookup: Lookup, dims: list[int],
+                some: Callable[[Sequence[int]], Lookup] | None) -> tuple[torch.Tensor, ...]:
+        """Pool; `some` makes the Lookup of a list of features, and `anchor` requires a gradient."""
+        ctx.lookup, ctx.some, ctx.blocks = lookup, some, None
         ctx.set_materialize_grads(False)
         if all(part.compiled for part in lookup.parts):
             ctx.blocks = [_Blocks(part) for part in lookup.parts]
@@ -198,17 +189,12 @@ class CalledLookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
         kept = [feature for feature, each in enumerate(gradients)
-                if each is not None and each.numel() and ctx.leaves[feature].trains
-                and torch._C._will_engine_execute_node(ctx.next_functions[feature][0])]
-        reached = [torch.zeros(*LEAF_SHAPE, dtype=torch.float32) if feature in kept else None
-                   for feature in range(len(gradients))]
-        if not kept:
-            ctx.lookup.done = True
-            return None, None, None, *reached
-        leaves = [ctx.leaves[feature] for feature in kept]
-        leaves[0].stage.settle()
-        Held(leaves, lambda: CalledLookup._stage(ctx, kept, gradients))
-        return None, None, None, *reached
+                if each is not None and each.numel()]
+        if kept:
+            with ctx.lookup.staging():
+                CalledLookup._stage(ctx, kept, gradients)
+        ctx.lookup.done = True
+        return None, None, None, None
 
     @staticmethod
     def _stage(ctx: Any, kept: list[int], gradients: Sequence[Any]) -> None:
@@ -280,17 +266,13 @@ def joined_bags(modules: Mapping[str, HotEmbeddingBag], inputs: Mapping[str, Any
     if unknown:
         raise Error(f"the model has no HotEmbeddingBag {unknown[0]!r}: expected inputs of "
                     f"{', '.join(modules)}")
-    for name in inputs:  # another bag may have the same table
-        module = modules[name]
-        if module.training and module.rows.trains:
-            module.collection.calls.leaves[module.table] = module.rows
     grid = _joined_grid(modules, inputs)
     if grid is not None:
         return grid
     calls: list[Bags] = []
     for name, given in inputs.items():
         module = modules[name]
-        if module.training and module.rows.trains:
+        if module.training and module.train_rows:
             calls += [module.bags(*(each if isinstance(each, tuple) else (each,)))
                       for each in (given if isinstance(given, list) else [given])]
     if any(each.weights is not None for each in calls):
@@ -319,7 +301,7 @@ def _joined_grid(modules: Mapping[str, HotEmbeddingBag],
             and each.device.type == "cpu" for each in columns):
         return None
     used = [modules[name] for name in inputs]
-    if not all(each.padding_idx is None and each.training and each.rows.trains
+    if not all(each.padding_idx is None and each.training and each.train_rows
                for each in used):
         return None
     return GridBags(tuple(each.table for each in used), _joined(columns))

@@ -31,16 +31,13 @@ from .bag_calls import BagCalls
 from .cache import Cache
 from .commits import Commits
 from .contents import NamedTables, TableContents
-from .eager import outside_compile
+from .eager import outside_compile, refuse_scripting
 from .id_batches import TableChanges
 from .id_maps import IdMaps
 from .lifecycle import Lifecycle
 from .lookups import Lookups
-from .result_dtype import followed, unchanged
 from .row_optimizer import RowOptimizer, rule_of
-from .rows_parameter import RowsParameter, refuse_scripting, rows_of
 from .saved_state import SavedState, load_others
-from .table_view import TableView
 from .torchrec_tables import TorchRecTables
 from .trained_batches import TrainedBatches
 
@@ -49,7 +46,7 @@ __all__ = ["FORWARD_HOOKS", "MODES", "HotEmbeddingBagCollection"]
 Self = TypeVar("Self", bound="HotEmbeddingBagCollection")
 FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
                  "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
-_COPIED = (*FORWARD_HOOKS, "_buffers", "_non_persistent_buffers_set", "_modules")
+_COPIED = (*FORWARD_HOOKS, "_buffers", "_non_persistent_buffers_set")
 
 
 @entries_on_host
@@ -60,9 +57,9 @@ class HotEmbeddingBagCollection(nn.Module):
     indices and offsets of all features, one after the other, or with a KeyedJaggedTensor; the
     features of the first table come first, then those of the second, .... It returns
     float32[samples, sum of the dims], feature after feature; unpooled tables return
-    float32[lookups, dim] likewise; after `to(dtype)` in that dtype. `optimizer` trains the rows, by
-    applying the gradients that backward stages; rows are no parameters of the module. In `eval()`,
-    or without gradients, the module reads rows where they are, counts nothing and moves nothing.
+    float32[lookups, dim] likewise. `optimizer` trains the rows, by applying the gradients that
+    backward stages; the `grad` of their parameters stays None. In `eval()`, or without gradients,
+    the module reads rows where they are, counts nothing and moves nothing.
 
     In `resident`, `scratchpipe` and `freqcache` final tables and state have the same bits, whatever
     the slots, policy, depth, workers and transport.
@@ -123,7 +120,7 @@ class HotEmbeddingBagCollection(nn.Module):
     optimizer : RowOptimizer
     tables : list of TableConfig
     embedding_bags, embeddings : NamedTables
-        The tables by name, each with `weight` and `state` as in `table`, by TorchRec's two names.
+        The tables by name, each a `Table` with `weight` and `state`, by TorchRec's two names.
     device : torch.device
         Of the results.
     layout : FeatureLayout
@@ -155,7 +152,6 @@ class HotEmbeddingBagCollection(nn.Module):
     Error
     """
 
-    rows_name = "rows"  # of its parameter
     several_ranks = False  # whether every rank of torch.distributed may make one
 
     def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
@@ -205,10 +201,8 @@ class HotEmbeddingBagCollection(nn.Module):
             if groups is None and initialise:
                 self._draw(here, seed)
             undo.pop_all()
-        self._dtype = torch.float32  # of results
         self.device = torch.device(self.store.slot_memory.device)
         self.staging = GradientStage(self.store.groups, memory, cold == "pooled")
-        self.rows = RowsParameter.of(self.staging)
         self.lifecycle = Lifecycle(self.store, self.staging)
         self.batches = TrainedBatches(self.layout, self.store, self.lifecycle, mode, self.id_maps)
         self.calls = BagCalls(self.tables, self.layout, self.store, self.batches, self.staging)
@@ -218,13 +212,14 @@ class HotEmbeddingBagCollection(nn.Module):
         if disk is not None and disk.store.number:
             self.disk.load_ids()
         self.cache = self._make_cache()
-        self.embeddings = self.embedding_bags = NamedTables(
-            [config.name for config in self.tables], self.contents, self.lifecycle, self.rows)
+        # By one of its two names, which are properties, as a module.
+        self._modules[self._kind] = NamedTables(
+            [config.name for config in self.tables], self.contents, self.lifecycle)
         self.saved = SavedState(self.tables, self.contents, self.embeddings, self.lifecycle,
                                 self.cache)
         self.optimizer = RowOptimizer(
-            rule, self.rows, self.layout, self.store, self.staging, self.batches, self.calls,
-            self.id_maps, self.saved)
+            rule, self.layout, self.store, self.staging, self.batches, self.calls, self.id_maps,
+            self.saved)
 
     # Parts that are others where several processes share the rows.
 
@@ -258,7 +253,7 @@ class HotEmbeddingBagCollection(nn.Module):
         return own
 
     def _make_contents(self, groups: Sequence[TableGroup]) -> TableContents:
-        return TableContents(groups)
+        return TableContents(groups, self.store.on_card)
 
     def _make_id_maps(self, seed: int | None, rule: Rule) -> IdMaps:
         return IdMaps(self.tables, drawn_seed() if seed is None else seed, self.contents,
@@ -299,20 +294,27 @@ class HotEmbeddingBagCollection(nn.Module):
         """
         inputs = features if inputs is None else inputs
         bags = self.batches.bags(inputs, offsets, per_sample_weights)
-        request, results = self.lookups.results(bags, self.training, rows_of(self))
+        request, results = self.lookups.results(bags, self.training, self.train_rows)
         found = results if self.layout.pooled else self.layout.split(request, results)
-        if self._dtype != torch.float32:
-            found = [each.to(self._dtype) for each in found]
         return joined(self.tables, self.layout.features, bags, found, inputs)
 
-    def _apply(self: Self, fn: Callable[[torch.Tensor], torch.Tensor],
-               recurse: bool = True) -> Self:
-        """Follow a change of dtype by the model: results have it, rows keep theirs."""
-        self._dtype = followed(fn, self._dtype, "a collection has its rows",
-                               (config.dtype for config in self.tables))
-        with unchanged(self):
-            nn.Module._apply(self, fn, recurse)
-        return self
+    @property
+    def _kind(self) -> str:
+        return "embedding_bags" if self.layout.pooled else "embeddings"
+
+    @property
+    def embeddings(self) -> NamedTables:
+        """The tables by name."""
+        tables = self._modules[self._kind]
+        assert isinstance(tables, NamedTables)
+        return tables
+
+    embedding_bags = embeddings
+
+    @property
+    def train_rows(self) -> bool:
+        """Whether lookups train rows; errors as in `NamedTables.train_rows`."""
+        return self.embeddings.train_rows
 
     def __prepare_scriptable__(self) -> None:
         refuse_scripting()
@@ -350,7 +352,6 @@ class HotEmbeddingBagCollection(nn.Module):
             One per group of tables with one dim and dtype; with cold="pooled" another per group,
             whose gradients are of bags with cold rows, each bag once.
         """
-        self.staging.listed = True
         return self.staging.tensors()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -372,12 +373,15 @@ class HotEmbeddingBagCollection(nn.Module):
         group = {name: value for name, value in self.optimizer.param_groups[0].items()
                  if name != "params"}
         return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.layout.options,
-                                contents, self.training, self.rows.requires_grad, self._dtype,
+                                contents, self.training, [
+                                    each.requires_grad for each in self.embeddings.parameters()],
                                 self.id_maps and self.id_maps.state(), group,
                                 self.allow_fewer_rows), {
-            name: getattr(self, name) for name in _COPIED}
+            **{name: getattr(self, name) for name in _COPIED}, "_modules": {
+                name: each for name, each in self._modules.items() if name != self._kind}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        state["_modules"] = {self._kind: self.embeddings, **state["_modules"]}
         self.__dict__.update(state)
 
     def abandon(self) -> None:
@@ -510,9 +514,10 @@ class HotEmbeddingBagCollection(nn.Module):
         """Write back, and empty the slots."""
         self.lifecycle.reset()
 
-    def table(self, name: str) -> tuple[TableView, TableView | None]:
-        """One table: (weights [rows, dim], state or None), TableViews that stay up to date."""
-        return self.embeddings.table(name)
+    def table(self, name: str) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """One table, up to date: (weights [rows, dim], state or None); of several ranks copies."""
+        self.flush()
+        return self.contents.table(name)
 
     def sha256(self) -> str:
         """Digests of all rows, then of all state, group after group."""
@@ -531,9 +536,8 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str,
                             keep_vars: bool) -> None:
-        with unchanged(self):
-            super()._save_to_state_dict(destination, prefix, keep_vars)
-        self.saved.save(self._prefixes(prefix), destination, self.rows if keep_vars else None)
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        self.saved.save(self._prefixes(prefix), destination, keep_vars)
         ids = None if self.id_maps is None else self.id_maps.state()
         if self.disk.any:
             destination[prefix + "_extra_state"] = {"ids": ids, "tables": self.disk.reference()}
@@ -567,8 +571,7 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _prefixes(self, prefix: str) -> dict[str, str]:
         """The prefix of each table's keys in `state_dict`, as in TorchRec's two collections."""
-        kind = "embedding_bags" if self.layout.pooled else "embeddings"
-        return {config.name: f"{prefix}{kind}.{config.name}." for config in self.tables}
+        return {config.name: f"{prefix}{self._kind}.{config.name}." for config in self.tables}
 
     def embedding_bag_configs(self) -> list[Any]:
         """The tables as TorchRec's EmbeddingBagConfigs: those given, or made of TableConfigs."""
@@ -663,8 +666,8 @@ class HotEmbeddingBagCollection(nn.Module):
 
 
 def _resident_copy(tables: Sequence[TableConfig], rule: Rule, options: dict[str, Any],
-                   contents: Mapping[str, tuple[Any, ...]], training: bool, trains: bool,
-                   dtype: torch.dtype, id_maps: bytes | None, group: dict[str, Any],
+                   contents: Mapping[str, tuple[Any, ...]], training: bool, trains: Sequence[bool],
+                   id_maps: bytes | None, group: dict[str, Any],
                    allow_fewer_rows: bool) -> HotEmbeddingBagCollection:
     """A collection without a card, with the contents of another one."""
     tables = [replace(config, path=None) for config in tables]
@@ -674,9 +677,11 @@ def _resident_copy(tables: Sequence[TableConfig], rule: Rule, options: dict[str,
         copied.contents.assign(name, *map(_unpacked, packed))
     if copied.id_maps is not None and id_maps is not None:
         copied.id_maps.load(id_maps)
-    copied._dtype, copied.allow_fewer_rows = dtype, allow_fewer_rows
+    copied.allow_fewer_rows = allow_fewer_rows
     copied.optimizer.param_groups[0].update(group)
-    return copied.train(training).requires_grad_(trains)
+    for parameter, each in zip(copied.embeddings.parameters(), trains, strict=False):
+        parameter.requires_grad_(each)
+    return copied.train(training)
 
 
 def _packed(tensor: torch.Tensor | None) -> Any:

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import SimpleNamespace
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
 
 import torch
+from torch import nn
 
 from ...contract.errors import Error
 from ..features.configs import TableGroup
 from ..memory.tables import EmbeddingTables
 from .lifecycle import Lifecycle
-from .rows_parameter import RowsParameter
-from .table_view import TableView
 
 Contents = tuple[torch.Tensor, torch.Tensor | None]  # weights [rows, dim], state
 
 
 class TableContents:
-    """Views of the tables of some groups; slots may hold later values.
+    """The tables of some groups; slots may hold later values.
 
-    Attributes
+    Parameters
     ----------
-    copied : bool
-        Whether the views are copies.
+    groups : sequence of TableGroup
+    on_card : collection of str
+        Names of those that a card has, too.
     """
 
-    copied = False
-
-    def __init__(self, groups: Sequence[TableGroup]) -> None:
-        self._groups = tuple(groups)
+    def __init__(self, groups: Sequence[TableGroup], on_card: Collection[str] = ()) -> None:
+        self._groups, self._on_card = tuple(groups), on_card
 
     def _tables(self, group: int) -> EmbeddingTables:
         """The tables of a group that this process has."""
@@ -39,6 +38,12 @@ class TableContents:
         """One table: (weights [rows, dim], state or None)."""
         group, local = self.locate(name)
         return self._groups[group].tables.table(local)
+
+    def parameter(self, name: str) -> nn.Parameter | None:
+        """The weights of a table as a parameter; None if it is on disk or on a card."""
+        if name in self._on_card or self.on_disk(name):
+            return None
+        return nn.Parameter(self.table(name)[0])
 
     def rows(self, name: str, rows: torch.Tensor) -> torch.Tensor:
         """Copies of the weights of rows int64[n] of one table: [n, dim]."""
@@ -110,8 +115,66 @@ class TableContents:
         raise Error(f"there is no table {name!r}: expected one of {', '.join(names)}")
 
 
-class NamedTables(Mapping[str, SimpleNamespace]):
-    """Tables by name, also as attributes, each with `weight` and `state`, which stay up to date.
+class _Unsaved(nn.Module):
+    """What state dicts have by its collection or bag, which writes all tables or none."""
+
+    def _save_to_state_dict(self, *_: Any) -> None: ...
+
+    def _load_from_state_dict(self, *_: Any) -> None: ...
+
+
+class Table(_Unsaved):
+    """A table of a collection: `weight`, and `state` of the optimizer.
+
+    In memory `weight` is an `nn.Parameter` over the rows, whose `grad` stays None.
+    """
+
+    def __init__(self, name: str, contents: TableContents, lifecycle: Lifecycle) -> None:
+        super().__init__()
+        self._name, self._contents, self._lifecycle = name, contents, lifecycle
+        self._shown = (contents.parameter(name),)  # not by a second name of the parameter
+        self._parameters["weight"] = self.parameter
+        self._address = 0 if self.parameter is None else self.parameter.data_ptr()
+
+    @property
+    def parameter(self) -> nn.Parameter | None:
+        """The parameter; None where the rows are not, or not only, in memory of this process."""
+        return self._shown[0]
+
+    def trains(self, shown: nn.Parameter | None) -> bool:
+        """Whether the rows train by lookups of a module that shows a parameter as their weight.
+
+        Raises
+        ------
+        Error
+            Another parameter, or other memory, is in its place.
+        """
+        if shown is not self.parameter or (
+                shown is not None and shown.data_ptr() != self._address):
+            raise Error(f"the weight of table {self._name!r} was replaced or moved: lookups read "
+                        f"the table, whatever module has another parameter in its place. Write "
+                        f"into it in place, or leave the module out")
+        return shown is None or shown.requires_grad
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """The rows [rows, dim], up to date."""
+        self._lifecycle.flush()
+        return self._contents.table(self._name)[0] if self.parameter is None else self.parameter
+
+    @property
+    def state(self) -> torch.Tensor | None:
+        """State of the rows, up to date, or None."""
+        self._lifecycle.flush()
+        return self._contents.table(self._name)[1]
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        """Leave the rows where they are, with their dtype."""
+        return self
+
+
+class NamedTables(_Unsaved, nn.ModuleDict):
+    """Tables by name, also as attributes: each is a `Table`.
 
     Parameters
     ----------
@@ -119,58 +182,41 @@ class NamedTables(Mapping[str, SimpleNamespace]):
     contents : TableContents
     lifecycle : Lifecycle
         Brings the tables up to date.
-    rows : RowsParameter
-        Of the collection; its `requires_grad` is that of every weight.
     """
 
-    def __init__(self, names: Sequence[str], contents: TableContents, lifecycle: Lifecycle,
-                 rows: RowsParameter) -> None:
-        self._names, self._contents = tuple(names), contents
-        self._lifecycle, self._rows = lifecycle, rows
-        self._views: dict[tuple[str, int], TableView] = {}  # one object as long as it shows rows
+    def __init__(self, names: Sequence[str], contents: TableContents,
+                 lifecycle: Lifecycle) -> None:
+        super().__init__()
+        for name in names:  # by add_module() a name could be no method's
+            self._modules[name] = Table(name, contents, lifecycle)
 
-    def __getitem__(self, name: str) -> SimpleNamespace:
-        if name not in self._names:
-            raise KeyError(name)
-        weight, state = self.table(name, self._rows)
-        return SimpleNamespace(weight=weight, state=state)
+    def __getitem__(self, name: str) -> Table:
+        found = self._modules[name]
+        assert isinstance(found, Table)
+        return found
 
-    def __getattr__(self, name: str) -> SimpleNamespace:
-        if name.startswith("__") or name not in self._names:
-            raise AttributeError(f"there is no table {name!r}")
-        return self[name]
+    @property
+    def train_rows(self) -> bool:
+        """Whether lookups in all tables train rows.
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def table(self, name: str, rows: RowsParameter | None = None,
-              ) -> tuple[TableView, TableView | None]:
-        """One table: (weights [rows, dim], state or None).
-
-        `rows` is the RowsParameter of the module whose `weight` the weights are, if any.
+        Raises
+        ------
+        Error
+            In some they do and in others not; or as `Table.trains`.
         """
-        copied = self._contents.copied
-        if copied:
-            self._lifecycle.flush()
-        weights, state = self._contents.table(name)
-        view = self._views.get((name, id(rows)))
-        if view is not None and view.shows(weights, self._lifecycle):
-            view.follow()
-        else:
-            view = TableView.of(weights, self._lifecycle, rows, copied)
-        if rows is not None and not copied:
-            self._views[name, id(rows)] = view
-        return (view,
-                None if state is None else TableView.of(state, self._lifecycle, copied=copied))
+        tables = [self[name] for name in self]
+        found = {table.trains(table._parameters["weight"]) for table in tables}
+        if len(found) > 1:
+            raise Error("some tables of a collection are frozen and others are not: freeze all of "
+                        "them, by eval() where one has no parameter, or give each a collection")
+        return found.pop()
 
-    def saved(self, name: str, rows: RowsParameter | None = None) -> TableView:
-        """The rows of a table for a state dict, contiguous: a copy where state lies between."""
-        self._lifecycle.flush()
-        weights = self._contents.table(name)[0]
-        if rows is not None and weights.is_contiguous():
-            return self.table(name, rows)[0]
-        return TableView.of(weights, self._lifecycle, rows, self._contents.copied,
-                            torch.Tensor.contiguous)
+
+@contextmanager
+def without_weight(module: nn.Module) -> Iterator[None]:
+    """Take the `weight` of a bag out of its parameters in this block."""
+    held = {name: module._parameters.pop(name) for name in {"weight"} & {*module._parameters}}
+    try:
+        yield
+    finally:
+        module._parameters.update(held)

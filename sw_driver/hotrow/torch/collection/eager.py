@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -18,20 +18,9 @@ _REFUSED = ("a lookup of hotrow cannot be traced, exported or transformed by tor
             "the ids of each batch, and gradients of rows are staged by backward()")
 
 
-class _Probe(torch.autograd.Function):
-    """PyTorch refuses it inside a transform of `torch.func`, because it has no `setup_context`."""
-
-    @staticmethod
-    def forward(ctx: Any) -> None:
-        return None
-
-
-def _transformed() -> bool:
-    try:
-        _Probe.apply()
-    except RuntimeError:
-        return True
-    return False
+def refuse_scripting() -> None:
+    """Raise Error, for `__prepare_scriptable__` of a module."""
+    raise Error(_REFUSED)
 
 
 def outside_compile(method: Callable[P, R]) -> Callable[P, R]:
@@ -47,7 +36,7 @@ def outside_compile(method: Callable[P, R]) -> Callable[P, R]:
     @wraps(method)
     def call(*arguments: P.args, **named: P.kwargs) -> R:
         nonlocal disabled
-        if torch.jit._trace.is_tracing():
+        if torch._C._is_tracing() or torch._C._are_functorch_transforms_active():
             raise Error(_REFUSED)
         if torch._C._len_torch_dispatch_stack():
             if any(torch._C._get_dispatch_mode(key) for key in _WITHOUT_VALUES):
@@ -56,12 +45,7 @@ def outside_compile(method: Callable[P, R]) -> Callable[P, R]:
                 return call(*arguments, **named)
         if "torch._dynamo" in sys.modules and disabled is None:
             disabled = torch.compiler.disable(method)
-        try:
-            return (disabled or method)(*arguments, **named)
-        except Exception as error:
-            if not isinstance(error, Error) and _transformed():
-                raise Error(_REFUSED) from error
-            raise
+        return (disabled or method)(*arguments, **named)
 
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     return call

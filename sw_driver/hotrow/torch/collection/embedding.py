@@ -43,7 +43,7 @@ class HotEmbedding(HotEmbeddingBag):
         if self.padding_idx is not None:
             with torch.no_grad():
                 padding = Bags.of([self.table], torch.tensor([[self.padding_idx]]))
-                row = self.collection.lookups.by_feature(padding, False, self.rows)[0]
+                row = self.collection.lookups.by_feature(padding, False, False)[0]
             mask = (column == self.padding_idx).to(found.device)
             found = torch.where(mask, row.to(found.dtype), found)
         return found.reshape(*input.shape, self.embedding_dim)

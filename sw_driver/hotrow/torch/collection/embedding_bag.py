@@ -16,12 +16,10 @@ from ..features.inputs import host_tensor, weights_of
 from ..optim.on_host import entries_on_host
 from ..store.opening import Mode
 from .collection import HotEmbeddingBagCollection
-from .eager import outside_compile
-from .result_dtype import followed, unchanged
+from .contents import without_weight
+from .eager import outside_compile, refuse_scripting
 from .row_optimizer import RowOptimizer
-from .rows_parameter import RowsParameter, TableParameters, refuse_scripting, rows_of
 from .saved_state import load_others
-from .table_view import TableView
 
 Self = TypeVar("Self", bound="HotEmbeddingBag")
 
@@ -61,8 +59,6 @@ class HotEmbeddingBag(nn.Module):
         `collection` has no such table, or one of another shape or mode.
     """
 
-    rows_name = "weight"  # of its parameter
-
     __call__: Callable[..., torch.Tensor]  # a type only
 
     def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean",
@@ -72,7 +68,6 @@ class HotEmbeddingBag(nn.Module):
         super().__init__()
         if "ids" in options:
             refuse_any_ids(f"a {type(self).__name__}")
-        self._parameters = TableParameters()
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
         self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
         if padding_idx is not None:
@@ -93,7 +88,7 @@ class HotEmbeddingBag(nn.Module):
         if collection.tables[self.table].ids == "any":
             refuse_any_ids(f"a {type(self).__name__} of table {name!r}")
         self._dtype = collection.tables[self.table].dtype
-        self._show_rows()
+        self._parameters["weight"] = collection.embeddings[name].parameter
         if fresh and self.padding_idx is not None:
             with torch.no_grad():
                 self.weight[self.padding_idx] = 0
@@ -145,47 +140,37 @@ class HotEmbeddingBag(nn.Module):
                 per_sample_weights: Any = None) -> torch.Tensor:
         """Pooled bags [samples, embedding_dim]; arguments as in `nn.EmbeddingBag`.
 
-        The result has the table's dtype, or the floating-point dtype of the last `to()` of the
-        module; sums are fp32.
+        The result has the table's dtype; sums are fp32.
         """
+        trains = self.train_rows
         if (offsets is None and per_sample_weights is None and self.padding_idx is None
-                and self.training and torch.is_grad_enabled() and rows_of(self).trains):
+                and self.training and torch.is_grad_enabled() and trains):
             found = self.collection.calls.expected(self.table, input)
             if found is not None:
                 return found if found.dtype == self._dtype else found.to(self._dtype)
         bags = self.bags(input, offsets, per_sample_weights)
-        return self.collection.lookups.by_feature(
-            bags, self.training, rows_of(self))[0].to(self._dtype)
-
-    def _show_rows(self) -> None:
-        rows = RowsParameter.of(self.collection.staging, self.table)
-        dict.__setitem__(self._parameters, self.rows_name, rows)
-        self.collection.calls.leaves[self.table] = self.rows
-        self.collection.optimizer.show(self.rows)
+        return self.collection.lookups.by_feature(bags, self.training, trains)[0].to(self._dtype)
 
     @property
-    def rows(self) -> RowsParameter:
-        """Its parameter, which `parameters()` has as `weight`."""
-        return rows_of(self)
+    def train_rows(self) -> bool:
+        """Whether lookups train rows; errors as in `Table.trains`."""
+        return self.collection.embeddings[self.name].trains(self._parameters.get("weight"))
 
     def __prepare_scriptable__(self) -> None:
         refuse_scripting()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_parameters": TableParameters(), "_trains": self.rows.trains}
+        with without_weight(self):
+            return {**self.__dict__, "_parameters": {**self._parameters}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        trains = state.pop("_trains")
         nn.Module.__setstate__(self, state)
-        self._show_rows()
-        self.rows.requires_grad_(trains)
+        self._parameters["weight"] = self.collection.embeddings[self.name].parameter
 
     def _apply(self: Self, fn: Callable[[torch.Tensor], torch.Tensor],
                recurse: bool = True) -> Self:
-        """Follow a change of dtype by the model: results have it, rows keep theirs."""
-        rows = self.collection.tables[self.table].dtype
-        self._dtype = followed(fn, self._dtype, f"table {self.name!r} has {rows} rows", [rows])
-        with unchanged(self):
+        """Leave the rows where they are, with their dtype."""
+        with without_weight(self):
             nn.Module._apply(self, fn, recurse)
         return self
 
@@ -199,21 +184,19 @@ class HotEmbeddingBag(nn.Module):
         self.collection.contents.assign(self.name, weights)
 
     @property
-    def weight(self) -> TableView:
-        """A TableView of the table's rows, which stays up to date; no parameter."""
-        return self.collection.embeddings.table(self.name, self.rows)[0]
+    def weight(self) -> torch.Tensor:
+        """The rows, up to date: the table's parameter."""
+        return self.collection.embeddings[self.name].weight
 
     @property
-    def state(self) -> TableView | None:
-        """A view of the optimizer's state of the table's rows, or None."""
-        return self.collection.table(self.name)[1]
+    def state(self) -> torch.Tensor | None:
+        """The optimizer's state of the rows, up to date, or None."""
+        return self.collection.embeddings[self.name].state
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str,
                             keep_vars: bool) -> None:
-        with unchanged(self):
-            super()._save_to_state_dict(destination, prefix, keep_vars)
-        self.collection.saved.save(
-            {self.name: prefix}, destination, self.rows if keep_vars else None)
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        self.collection.saved.save({self.name: prefix}, destination, keep_vars)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str,
                               local_metadata: Any, strict: bool, missing_keys: list[str],

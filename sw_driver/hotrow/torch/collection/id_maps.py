@@ -16,7 +16,7 @@ from ...ids import IdMap, initial_rows
 from ...system.interrupts import uninterrupted
 from ..features.bags import Bags
 from ..features.configs import TableConfig
-from ..optim.leaf import in_backward
+from ..optim.lookup import backward_number
 from ..store.base import PendingBackward, Store
 from .contents import TableContents
 from .id_batches import AnyIds, Assignment, PlannedIds, TableChanges
@@ -281,7 +281,7 @@ class IdMaps:
         """The batch with these Bags that activation checkpointing looks up again inside its
         backward, where the store did not recognise it; None without one."""
         taken = [planned for planned, _ in reversed(self._not_done()) if planned is not None]
-        if not taken or not in_backward():
+        if not taken or backward_number() < 0:
             return None
         return next((each for each in taken
                      if each.bags is not None and each.bags.equals(bags)), None)

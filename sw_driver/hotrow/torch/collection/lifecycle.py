@@ -30,8 +30,9 @@ class Lifecycle:
     def __init__(self, store: Store, staging: GradientStage) -> None:
         self._store, self._staging = store, staging
         self.lock = staging.lock
-        self._arrays = [array for group in self._store.groups for array in (
-            group.tables.rows.array, group.tables.rows.side) if array is not None]
+        self._arrays = [part for group in self._store.groups if group.tables.in_memory
+                        for local in range(group.tables.count)
+                        for part in group.tables.table(local) if part is not None]
         self._versions: list[int] | None = None
 
     @property

@@ -12,7 +12,6 @@ from ..optim.staging import GradientStage
 from ..store.base import Store
 from .bag_calls import BagCalls
 from .lifecycle import Lifecycle
-from .rows_parameter import RowsParameter
 from .trained_batches import TrainedBatches
 
 
@@ -37,7 +36,7 @@ class Lookups:
         self._batches, self._calls, self._lifecycle = batches, calls, lifecycle
         self._no_rows = torch.zeros(0, dtype=torch.float32)
 
-    def by_feature(self, bags: Bags, training: bool, rows: RowsParameter) -> list[torch.Tensor]:
+    def by_feature(self, bags: Bags, training: bool, trains: bool) -> list[torch.Tensor]:
         """Embeddings of each feature of Bags.
 
         Parameters
@@ -45,26 +44,26 @@ class Lookups:
         bags : Bags
         training : bool
             Of the calling module.
-        rows : RowsParameter
-            Of the calling module: without `requires_grad` the rows are frozen.
+        trains : bool
+            Whether its rows are not frozen.
 
         Returns
         -------
         list of float32[samples, dim], or, unpooled, of float32[lookups, dim]
         """
         with self._staging.lock:
-            if bags.features == 1 and training and torch.is_grad_enabled() and rows.trains:
+            if bags.features == 1 and training and torch.is_grad_enabled() and trains:
                 found = self._calls.result(bags)
                 if found is not None:
                     return [found]
-            request, results = self.results(bags, training, rows)
+            request, results = self.results(bags, training, trains)
         return self._layout.split(request, results)
 
     def results(self, bags: Bags, training: bool,
-                rows: RowsParameter) -> tuple[Request, list[torch.Tensor]]:
+                trains: bool) -> tuple[Request, list[torch.Tensor]]:
         """Request of Bags, and the results of its lookups; arguments as in `by_feature`."""
         with self._staging.lock:
-            differentiates = torch.is_grad_enabled() and rows.trains
+            differentiates = torch.is_grad_enabled() and trains
             if training and differentiates:
                 request, located, pending = self._batches.take(bags)
             else:
@@ -77,11 +76,10 @@ class Lookups:
             results = []
             for lookup in self._staging.lookups(
                     request, located, self._layout.bag_layouts(request), self._layout.pooled):
-                lookup.leaves = (rows,) if differentiates else ()
                 if pending is not None:
                     pending.add(lookup)
                 else:
                     lookup.trains, lookup.missed = False, self._staging.missed
                 results.append(PooledLookup.apply(
-                    rows if differentiates else self._no_rows, weights, lookup))
+                    self._staging.anchor if differentiates else self._no_rows, weights, lookup))
             return request, results

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any
@@ -18,7 +17,6 @@ from ..optim.staging import GradientStage
 from ..store.base import Store
 from .bag_calls import BagCalls
 from .id_maps import IdMaps
-from .rows_parameter import RowsParameter, settings_beside
 from .saved_counts import SavedCounts
 from .saved_state import SavedState
 from .trained_batches import TrainedBatches
@@ -35,52 +33,34 @@ class RowOptimizer(torch.optim.Optimizer):
     Schedules set `param_groups[0]["lr"]` as usual, likewise `weight_decay`, and Adam's `betas` and
     `eps`. Clip with
     `torch.nn.utils.clip_grad_norm_([*model.parameters(), *collection.gradients()], norm)`.
-    Its one parameter group has the RowsParameters of the modules, and the tensors whose `grad` are
-    the staged gradients.
+    Its one parameter group has the tensors whose `grad` are the staged gradients.
 
     Parameters
     ----------
     rule : Rule
-    rows : RowsParameter
-        Of the collection.
     layout : FeatureLayout
         Its ranks refuse a step together.
     store, staging, batches, calls, id_maps, saved
         Parts of the collection.
     """
 
-    of_rows = True
-
     @on_host
-    def __init__(self, rule: Rule, rows: RowsParameter, layout: FeatureLayout, store: Store,
+    def __init__(self, rule: Rule, layout: FeatureLayout, store: Store,
                  staging: GradientStage, batches: TrainedBatches, calls: BagCalls,
                  id_maps: IdMaps | None, saved: SavedState) -> None:
         self.rule, self._layout, self._store, self._staging = copy(rule), layout, store, staging
         self._batches, self._calls, self._id_maps, self._saved = batches, calls, id_maps, saved
         self._counts = SavedCounts(saved.tables, saved.cache, store)
-        self._complete, self._of_modules = False, False
+        self._complete = False
         self._without_effect = _HYPERPARAMETERS.difference(rule.tuned)
-        self._shown, self._unsaid, self._first_rate = [rows], {"weight_decay", "lr"}, rule.lr
         tuned = {name: getattr(rule, name) for name in rule.tuned}
         counted = {"step": rule.steps} if rule.counts_steps else {}
-        self._guard = torch.zeros(0, dtype=torch.float32).as_subclass(_Guard)
-        self._guard.stage = staging
-        self._guard.requires_grad_()
-        super().__init__(self._parameters(), _Defaults(rule, **tuned, **counted))
+        super().__init__(staging.tensors(), {**tuned, **counted})
         self._complete = True
-
-    def show(self, rows: RowsParameter) -> None:
-        """Let a module's RowsParameter be among the parameters, instead of the collection's."""
-        self._shown = [*self._shown, rows] if self._of_modules else [rows]
-        self._of_modules = True
-        self.param_groups[0]["params"] = self._parameters()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise Error("the optimizer of a collection is copied with it: copy the collection, whose "
                     "copy has an optimizer, and load its state_dict()")
-
-    def _parameters(self) -> list[Any]:
-        return [self._guard, *self._shown, *self._staging.tensors()]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refused after the construction: this optimizer trains the rows of its collection only."""
@@ -124,30 +104,8 @@ class RowOptimizer(torch.optim.Optimizer):
             if self._id_maps is not None:
                 self._id_maps.trained()
             self._store.finish()
-        if self._unsaid:
-            self._say_what_differs()
-
-    def _say_what_differs(self) -> None:
-        """Warn, once each, of what an optimizer does to all its parameters but not to rows."""
-        group, said = self.param_groups[0], {}
-        followed = "initial_lr" in group or group["lr"] != self._first_rate
-        for name, decay, first, rate in settings_beside(self._staging):
-            if decay and not group.get("weight_decay"):
-                said["weight_decay"] = (
-                    f"the weight_decay of {name} does not reach hotrow's rows, whose optimizer has "
-                    f"none: give it one, as in convert(optimizer=hotrow.torch.Adam(0.001, "
-                    f"weight_decay=0.01)), or give the parameters of tables a group without")
-            if rate != first and not followed:
-                said["lr"] = (
-                    f"the rate of {name} changed from {first} to {rate}, and that of hotrow's rows "
-                    f"stays {group['lr']}: give the collection's optimizer a schedule, too, or set "
-                    f"its param_groups[0]['lr']")
-        for what in sorted(self._unsaid.intersection(said)):
-            self._unsaid.remove(what)
-            warnings.warn(said[what], stacklevel=4)
 
     def _check(self) -> None:
-        self._staging.check_scaled()
         if self._staging.missed:
             raise Error("backward reached rows that were looked up in eval(), which gathers no "
                         "gradients of rows: call train() of the embeddings before the forward, or "
@@ -200,7 +158,7 @@ class RowOptimizer(torch.optim.Optimizer):
         group, states = dict(self.param_groups[0]), self._saved.row_states()
         found: dict[str, Any] = {
             "optimizer": self.rule.name, "state": {0: states} if states else {},
-            "param_groups": [{**group, "params": list(range(len(self._shown)))}],
+            "param_groups": [{**group, "params": [0]}],
             "access_counts": self._counts.saved()}
         for after in self._optimizer_state_dict_post_hooks.values():
             found = after(self, found) or found
@@ -275,45 +233,6 @@ def _steps(value: Any) -> int:
     except (TypeError, ValueError, OverflowError, RuntimeError):
         pass
     raise Error(f"expected step, the number of steps, of at least 0, got {value!r}")
-
-
-class _Defaults(dict[str, Any]):
-    """Hyperparameters, in which schedules look for a momentum to cycle."""
-
-    def __init__(self, rule: Rule, **values: Any) -> None:
-        super().__init__(values)
-        self._rule = rule.name
-
-    def __contains__(self, name: object) -> bool:
-        if name == "momentum" and "betas" not in self:
-            raise Error(f"{self._rule} of a collection has no momentum, which this schedule would "
-                        f"cycle: give the schedule cycle_momentum=False")
-        return super().__contains__(name)
-
-
-_TENSOR: Any = torch.Tensor
-_GET_GRAD, _SET_GRAD = _TENSOR.grad.__get__, _TENSOR.grad.__set__
-
-
-class _Guard(torch.Tensor):
-    """A parameter for which nobody makes gradients, as generic code does that initialises state.
-
-    Who asks for its `grad` looks at all gradients of the group.
-    """
-
-    stage: GradientStage
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (),
-                           kwargs: dict[str, Any] | None = None) -> Any:
-        if func == _GET_GRAD:
-            args[0].stage.asked = True
-        if func == _SET_GRAD and args[1] is not None:
-            raise Error("the optimizer of a collection takes the gradients that backward stages: "
-                        "get_state_dict() of torch.distributed.checkpoint, which makes others, "
-                        "does not take it. Give it the other optimizers, and save state_dict() of "
-                        "this one beside them")
-        return _TENSOR.__torch_function__(func, (), args, kwargs or {})
 
 
 def rule_of(optimizer: OptimizerName | Rule, lr: float) -> Rule:

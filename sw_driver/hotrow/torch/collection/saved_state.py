@@ -13,10 +13,8 @@ from ...system.interrupts import raise_saying, uninterrupted
 from ..features.configs import TableConfig
 from ..features.inputs import no_elements
 from .cache import Cache
-from .contents import NamedTables, TableContents
+from .contents import NamedTables, TableContents, without_weight
 from .lifecycle import Lifecycle
-from .result_dtype import unchanged
-from .rows_parameter import RowsParameter
 
 _Given: TypeAlias = tuple[torch.Tensor | None, torch.Tensor | None]  # weights and state
 
@@ -52,11 +50,14 @@ class SavedState:
         self._loaded: list[str] = []  # tables of that load
 
     def save(self, prefixes: Mapping[str, str], destination: dict[str, Any],
-             rows: RowsParameter | None = None) -> None:
-        """Save rows of tables in memory, by name with the prefix of their keys."""
+             keep_vars: bool) -> None:
+        """Save rows of tables in memory, by name with the prefix of their keys; contiguous, but
+        for parameters themselves with `keep_vars`."""
         for name, of_table in prefixes.items():
             if not self._contents.on_disk(name):
-                destination[of_table + "weight"] = self._shown.saved(name, rows)
+                weight = self._shown[name].weight
+                destination[of_table + "weight"] = (
+                    weight if keep_vars else weight.detach().contiguous())
 
     def load(self, prefixes: Mapping[str, str], state_dict: Mapping[str, Any], prefix: str,
              strict: bool, missing_keys: list[str], unexpected_keys: list[str],
@@ -69,8 +70,7 @@ class SavedState:
         found: dict[str, _Given] = {}
         messages: list[str] = []
         tables = {config.name: config for config in self.tables}
-        # "rows" of a collection shows tables, where somebody adds all parameters.
-        known = {prefix + "rows"}
+        known = set()
         if any(config.ids == "any" or config.path is not None for config in self.tables):
             known.add(prefix + "_extra_state")
         for name, of_table in prefixes.items():
@@ -165,10 +165,11 @@ def load_others(module: nn.Module, state_dict: Mapping[str, Any], prefix: str,
                 error_msgs: list[str]) -> dict[str, Any]:
     """Call the hooks of a module, load what it has beside its tables, and return the others' part
     of the state dict."""
-    with unchanged(module):
+    with without_weight(module):
         nn.Module._load_from_state_dict(
             module, state_dict, prefix, local_metadata, strict, missing_keys, [], error_msgs)
-        own = {*module._parameters, *module._buffers, *module._modules}
+        own = {*module._parameters, *module._buffers, *(
+            name for name, each in module._modules.items() if not isinstance(each, NamedTables))}
     return {key: value for key, value in state_dict.items()
             if not key.startswith(prefix) or key[len(prefix):].partition(".")[0] not in own}
 

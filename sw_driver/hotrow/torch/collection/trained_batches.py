@@ -14,7 +14,7 @@ from ..features.bags import Bags
 from ..features.grouping import Request
 from ..features.layout import FeatureLayout
 from ..optim.gradients import LocatedRows
-from ..optim.leaf import in_backward
+from ..optim.lookup import backward_number
 from ..store.base import PendingBackward, Store
 from .id_maps import IdMaps
 from .lifecycle import Lifecycle
@@ -160,7 +160,7 @@ class TrainedBatches:
     def repeats(self) -> bool:
         """Whether a lookup may be one that activation checkpointing repeats inside a backward."""
         return any(not pending.done
-                   for _, _, pending in self._store.open_batches()) and in_backward()
+                   for _, _, pending in self._store.open_batches()) and backward_number() >= 0
 
     @property
     def coming(self) -> Bags | None:

@@ -67,6 +67,7 @@ class EmbeddingTables:
         self.first = np.array(first)
         self.kind = RowKind(dim, None if initial_state is None else state, dtype, columns)
         self.rows = self.kind.allocate(int(end), device)
+        self._tables: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         self.disk: DiskRows | None = None
         if self.in_memory:
             for begin, rows, after in zip(first, self.cardinalities, [*first[1:], end],
@@ -100,7 +101,7 @@ class EmbeddingTables:
         twin = EmbeddingTables.__new__(EmbeddingTables)
         twin.cardinalities, twin.dim, twin.first = self.cardinalities, self.dim, self.first
         twin.kind, twin.rows = self.kind, self.kind.allocate(len(self.rows))
-        twin.disk = None
+        twin.disk, twin._tables = None, {}
         twin.rows.put(slice(None), self.rows)
         return twin
 
@@ -110,11 +111,15 @@ class EmbeddingTables:
         return len(self.cardinalities)
 
     def table(self, number: int) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Views of one table: (weights [rows, dim], state or None)."""
+        """One table: (weights [rows, dim], state or None) on its memory, of which each is a storage
+        of its own, as if it shared no array."""
         if not self.in_memory:
             raise Error("a table on disk is not in memory as a whole: look its rows up in eval(), "
                         "or read those of a commit with hotrow.tables.open(path)")
-        return self.rows.read(self._span(number))
+        if number not in self._tables:
+            weights, state = self.rows.read(self._span(number))
+            self._tables[number] = _alone(weights), None if state is None else _alone(state)
+        return self._tables[number]
 
     def device_arrays(self, number: int) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Views of one table as a device carries it: (rows [rows, width], state [rows] or None)."""
@@ -156,6 +161,14 @@ class EmbeddingTables:
         span = self._span(number)
         for _, rows in self.disk.scan(int(span.start), int(span.stop - span.start)):
             yield (rows.weights, rows.state)[part]
+
+
+def _alone(part: torch.Tensor) -> torch.Tensor:
+    """The same elements as a tensor whose storage has no others before or after them."""
+    begin = part.storage_offset()
+    end = begin + 1 + sum((n - 1) * step for n, step in zip(part.shape, part.stride(), strict=True))
+    storage = part.untyped_storage()[begin * part.itemsize:end * part.itemsize]
+    return torch.empty(0, dtype=part.dtype).set_(storage, 0, part.shape, part.stride())
 
 
 def digest_of(tensors: Iterable[torch.Tensor | None]) -> str:

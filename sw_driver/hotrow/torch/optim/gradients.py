@@ -41,8 +41,6 @@ class Staged:
         average it as a parameter.
     """
 
-    _changed, _version = False, 0
-
     def __init__(self, dim: int, device: str | torch.device = "cpu") -> None:
         self.tensor = torch.zeros(0, dim, dtype=torch.float32, requires_grad=True, device=device)
 
@@ -50,31 +48,20 @@ class Staged:
     def values(self) -> torch.Tensor | None:
         return self.tensor.grad
 
-    @property
-    def changed(self) -> bool:
-        """Whether others changed the gradients in place, by clipping or the like."""
-        return self._changed or (self.values is not None and self.values._version != self._version)
-
-    def unscaled(self) -> None:
-        """Take the gradients as they are for unchanged."""
-        if self.values is not None:
-            self._version = self.values._version
-
     def first_not_finite(self) -> int:
         """Number of the first gradient with an element that is not finite, or -1."""
         # A caller may have changed them, through .data, too.
         return -1 if self.values is None else first_not_finite(self.values)
 
     def clear(self) -> None:
-        self.tensor.grad, self._changed = None, False
+        self.tensor.grad = None
 
     def _set(self, gradient: torch.Tensor) -> None:
         """Make a gradient of any number of rows the tensor's `grad`."""
-        changed, self.tensor.grad = self.changed, None
+        self.tensor.grad = None
         # PyTorch wants both to have one shape; an expanded scalar takes no memory.
         self.tensor.data = gradient.new_zeros(1, 1).expand(gradient.shape)
         self.tensor.grad = gradient
-        self._changed, self._version = changed, gradient._version
 
 
 class StagedGradients(Staged):
@@ -174,13 +161,6 @@ class StagedGradients(Staged):
         """Flat row of the gradient of that number: int64[1]."""
         return self.rows[number:number + 1]
 
-    def keep(self, chosen: Tensor) -> None:
-        """Drop the gradients of all rows but those of bool[u]."""
-        if self.values is not None and bool(chosen.any()):
-            self._set_rows(self.rows[chosen], self.values[chosen.to(self.values.device)])
-        else:
-            self.clear()
-
     def clear(self) -> None:
         super().clear()
         self._rows, self._lookups, self.batches = torch.empty(0, dtype=torch.int64), [], []
@@ -193,9 +173,8 @@ class StagedGradients(Staged):
         return self.batches == [located.batch] or not (self._bypassed or located.bypassed)
 
     def _set_rows(self, rows: Tensor, sums: Tensor) -> None:
-        changed = self.changed
         self.clear()
-        self._rows, self._changed = rows, changed
+        self._rows = rows
         self._set(sums)
 
 
@@ -237,9 +216,3 @@ class StagedBags(Staged):
     def row_of(self, number: int) -> Tensor:
         """Flat row of the first lookup of the bag of that number: int64[1]."""
         return self.rows[self.bags == number][:1]
-
-    def keep(self, chosen: Tensor) -> None:
-        """Drop all lookups but those of bool[n]."""
-        self.rows, self.bags = self.rows[chosen], self.bags[chosen]
-        if not len(self.rows):
-            self.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from weakref import finalize
@@ -19,7 +20,6 @@ from ..features.grouping import Segment
 from ..memory.slot_memory import to_device
 from .arithmetic import pool
 from .gradients import LocatedRows, StagedBags, StagedGradients
-from .leaf import LEAF_SHAPE, Held, RowsLeaf
 from .on_host import on_host
 
 _LEAST = 1 << 18  # elements; less the C library keeps for itself
@@ -88,6 +88,8 @@ class Lookup:
         Whether bags are pooled; otherwise each lookup returns its row.
     memory : RecycledMemory
         Of the compiled passes' results.
+    staging : callable
+        Makes the context in which a backward stages gradients.
 
     Attributes
     ----------
@@ -97,15 +99,13 @@ class Lookup:
         Whether backward stages gradients of rows.
     missed : list, optional
         Gets an element by a backward that stages none.
-    leaves : sequence of RowsLeaf
-        Backward stages gradients if it accumulates one in one of these.
     """
 
-    def __init__(self, parts: list[LookupPart], pooled: bool, memory: RecycledMemory) -> None:
-        self.parts, self.pooled, self._memory = parts, pooled, memory
+    def __init__(self, parts: list[LookupPart], pooled: bool, memory: RecycledMemory,
+                 staging: Callable[[], AbstractContextManager[None]]) -> None:
+        self.parts, self.pooled, self._memory, self.staging = parts, pooled, memory, staging
         self.done, self.trains = False, True
         self.missed: list[bool] | None = None
-        self.leaves: Sequence[RowsLeaf] = ()
 
     def pool(self, weights: Tensor | None) -> tuple[Tensor, list[Tensor] | None]:
         """The result of all parts, and the rows that the gradient of `weights` needs.
@@ -133,12 +133,6 @@ class Lookup:
             pieces |= zip(part.layout.first_columns.tolist(), found.split(part.layout.samples),
                           strict=True)
         return torch.cat([pieces[column] for column in sorted(pieces)], dim=1)
-
-    def hold(self, stage: Callable[[], None]) -> None:
-        """Call `stage()` when the backward in progress accumulates gradients in the leaves."""
-        if self.leaves:
-            self.leaves[0].stage.settle()
-            Held(self.leaves, stage)
 
     def stage(self, gradients: Tensor, weights: Tensor | None) -> None:
         """Stage the gradients of `pool`'s result."""
@@ -213,6 +207,12 @@ def _by_bag(gradients: Tensor, layout: BagLayout) -> Tensor:
                       for column in layout.first_columns.tolist()])
 
 
+def backward_number() -> int:
+    """Number of the backward in which the caller runs, as what activation checkpointing repeats; -1
+    outside."""
+    return torch._C._current_graph_task_id()
+
+
 class PooledLookup(torch.autograd.Function):
     """`Lookup` as a node of autograd's graph."""
 
@@ -230,19 +230,20 @@ class PooledLookup(torch.autograd.Function):
     @on_host
     def backward(ctx: Any, gradients: Tensor | None) -> tuple[Any, ...]:
         (weights, *rows), lookup = ctx.saved_tensors, ctx.lookup
-        reached = torch.zeros(*LEAF_SHAPE, dtype=torch.float32) if ctx.needs_input_grad[0] else None
         if gradients is None or not gradients.numel():
-            lookup.done = True
-            return (None if gradients is None else reached,
-                    None if weights is None else torch.zeros_like(weights), None)
+            trains = gradients is not None and ctx.needs_input_grad[0]
+            with lookup.staging() if trains else nullcontext():
+                lookup.done = True
+            return None, None if weights is None else torch.zeros_like(weights), None
         if gradients.stride(1) != 1:
             gradients = gradients.contiguous()
-        if reached is not None:
-            lookup.hold(lambda: lookup.stage(gradients, weights))
+        if ctx.needs_input_grad[0]:
+            with lookup.staging():
+                lookup.stage(gradients, weights)
         of_weights = None
         if ctx.weighs:
             of_weights = _FirstDerivative.apply(lookup.weight_gradients(gradients, rows))
-        return reached, of_weights, None
+        return None, of_weights, None
 
 
 class _FirstDerivative(torch.autograd.Function):

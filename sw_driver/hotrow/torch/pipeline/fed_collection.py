@@ -73,7 +73,7 @@ class FedCollection:
             given = inputs if isinstance(inputs, tuple) else (inputs,)
             bags = self.collection.batches.bags(*given)
         trains = torch.is_grad_enabled() and any(
-            each.training and each.rows.trains for each in self._lookups)
+            each.training and each.train_rows for each in self._lookups)
         if trains:
             self.collection.prefetch(bags)
         looks_up = bags.lookups > 0

@@ -39,14 +39,15 @@ from .store import ShardedStore
 class ShardedContents(TableContents):
     """Whole tables, gathered from all ranks; every call but `assign` and `locate` is collective."""
 
-    copied = True
-
     def __init__(self, sharding: Sharding, ranks: Ranks) -> None:
         super().__init__(sharding.spans)
         self._sharding, self._ranks = sharding, ranks
 
     def _tables(self, group: int) -> EmbeddingTables:
         return self._sharding.shards[group].tables
+
+    def parameter(self, name: str) -> None:
+        return None
 
     def table(self, name: str) -> Contents:
         """Copies of one table: (weights [rows, dim], state or None), as large at every rank."""

@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 
 from ...contract.errors import Error
-from ..collection.rows_parameter import RowsParameter
 
 T = TypeVar("T")
 
@@ -197,8 +196,7 @@ def average_gradients(parameters: Iterable[torch.nn.Parameter],
         A rank has a gradient that is not dense, the ranks have other parameters, or
         `torch.distributed` was not initialised; no gradient changed.
     """
-    trained = [each for each in parameters
-               if each.requires_grad and not isinstance(each, RowsParameter)]
+    trained = [each for each in parameters if each.requires_grad]
     _check_ranks()
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     device = _meeting_device(group, trained)

@@ -82,6 +82,8 @@ class Store(ABC):
         Groups whose rows the step reached; False if it failed there, perhaps half way.
     copies_excess : bool
         Whether batches beyond those that the card follows train with copies of their rows.
+    on_card : sequence of str
+        Names of the tables whose rows or state a card has, too.
     device, statistics, batch_stages, micro_batches, window
         As in `CachedStore`; None in a store without a device.
     """
@@ -91,6 +93,7 @@ class Store(ABC):
     copies_excess = False
     pools_cold_rows = False
     storages: Sequence[SlotStorage] = ()
+    on_card: Sequence[str] = ()
     device: Device | None = None
     statistics: CacheStatistics | None = None
     batch_stages: BatchStages | None = None

@@ -98,6 +98,7 @@ class CachedStore(Store):
         policy.clear()  # before tables come, whose parts of the directory may be others
         self.slot_map = SlotMap(self.groups, device, share, self.slot_memory)
         self.storages, self.slots = self.slot_map.storages, self.slot_map.slots
+        self.on_card = self.slot_map.on_card
         self.statistics = CacheStatistics(self.slot_map.names)
         self.host = HostTables(self.groups, device, self.slot_map, self.statistics,
                                self.slot_memory)

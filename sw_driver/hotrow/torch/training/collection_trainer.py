@@ -132,7 +132,7 @@ class CollectionTrainer(Trainer):
         def loss(part: tuple[torch.Tensor, Bags, torch.Tensor, torch.Tensor]) -> torch.Tensor:
             dense, here, label, at = part
             predicted = self.model(dense, torch.stack(collection.lookups.by_feature(
-                here, collection.training, collection.rows), dim=1))
+                here, collection.training, collection.train_rows), dim=1))
             logits[at] = predicted.detach()
             return binary_cross_entropy_with_logits(predicted, label)
 
