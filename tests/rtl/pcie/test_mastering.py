@@ -77,3 +77,20 @@ def test_cleared_in_any_cycle(bus_bytes, stalls):
             writer.responses.clear()
     assert refused and all(reader.refused for reader in it.readers)
     assert len(it.root.writes)
+
+
+@pytest.mark.parametrize("bus_bytes", WIDTHS)
+@pytest.mark.parametrize("stalls", [0.0, 0.5])
+def test_what_has_begun_ends(bus_bytes, stalls):
+    """Cleared in any cycle and not set: a request that has begun leaves whole, so every burst is
+    answered."""
+    it = bench(bus_bytes, timeout=50_000)
+    it.bus_bytes, it.link.stall = bus_bytes, Stall(it.rng, stalls)
+    for begin in range(24):
+        it.mastering.on = True
+        traffic(it, 2)
+        for _ in range(begin):
+            it.step()
+        it.mastering.on = False
+        it.run(2000)
+    assert it.root.writes and it.root.in_flight and all(reader.refused for reader in it.readers)
