@@ -120,6 +120,16 @@ def test_another_host_binds_only_where_it_may(replaceable):
     assert bench.model.counters["foreign"] == (1 if replaceable else 2)
 
 
+def test_replies_to_the_session_before_are_not_sent_again():
+    """Nor is what was never asked for: requests before the BIND of a session are out of order."""
+    mine = conversation(*((READ_REGISTER, 4 * number, 4) for number in range(4)))
+    bind, read = conversation((READ_REGISTER, 0x10, 4), session=77, first=9)
+    before = [request(READ_REGISTER, number, length=4, session=77) for number in (8, 7, 6, 5)]
+    bench = LinkBench()
+    bench.play([*mine, bind, *before, bind, read, *before])
+    assert bench.model.counters["replayed"] == 1 and bench.model.counters["out_of_order"] == 8
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2, 3))])
 def test_random_frames(seed):
