@@ -98,6 +98,13 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
         "tables/native_store.py", "if os.getpid() != self.owner:", "if False:", "against_model",
         "second"),
     # Those of training, whose stages overlap.
+    "victims are fetched before they are written": (
+        "torch/store/batch_stages.py", """        if earlier >= inserted:
+            return False
+""", "", TRAINING, "as_early"),
+    "bypassed rows are fetched before they are written": (
+        "torch/store/batch_stages.py", "flight.wait_for < window.finished or", "True or", TRAINING,
+        "as_early"),
     "a read of plan is used after its row was appended": (
         "kernels/tables/fetch.cpp", "entry == ticket->entry[k] && ticket->have[k]",
         "(ticket->have[k])", TRAINING, "bits"),
@@ -161,4 +168,5 @@ def test_a_planted_fault_is_noticed(tmp_path, fault):
          words], cwd=ROOT, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "sw_driver")})
     assert done.returncode in (1, -6, -11), done.stdout[-3000:] + done.stderr[-2000:]
+    assert "Timeout" not in done.stdout + done.stderr, done.stdout[-3000:] + done.stderr[-2000:]
     assert "compiled once" not in done.stdout and "could not build" not in done.stdout, done.stdout
