@@ -219,7 +219,7 @@ def test_a_refusal_loads_no_pytorch(raw):
     (["--mode", "resident", "--policy", "lru"], "--policy is for modes scratchpipe and freqcache"),
     (["--mode", "scratchpipe", "--resume", "/nowhere/x"], "there is no checkpoint /nowhere/x"),
     (["--mode", "scratchpipe", "--depth", "90"], "this card follows 64 batches"),
-    (["--mode", "scratchpipe", "--slots", "9"], "8 parts"),
+    (["--mode", "scratchpipe", "--slots", "9"], "--slots 9 is 9 rows, and mode"),
 ])
 def test_wrong_options(train, options, message):
     code, out, err = train(*GENERATED, *TINY, *options)

@@ -166,8 +166,17 @@ class _Run:
                 budget.resolve(self.trace.rows, options.row_bytes, slots),
                 options.relearn_every, options.relearn_decay)
             return {"cold": options.cold, "workers": 1}  # which fetches beside popular samples
-        share = 1 if not budget.asked else share_of(
-            slots, budget.resolve(self.trace.rows, options.row_bytes, slots))
+        share = 1
+        if budget.asked:
+            assert self.device is not None, "TrainOptions refuses a budget with --memory"
+            wanted = budget.resolve(self.trace.rows, options.row_bytes, slots)
+            share, parts = share_of(slots, wanted), self.device.geometry.directory_partitions
+            if share > parts:
+                raise Error(f"{budget.asked} is {wanted:,} rows, and mode {options.mode} takes "
+                            f"the {slots:,} slots of the card's directory or one of its parts, of "
+                            f"which this card has {parts}: ask for {slots // parts:,} rows "
+                            f"({slots // parts * options.row_bytes:,} bytes) or more, or name "
+                            f"another --preset")
         return {"policy": options.policy, "share": share, "depth": options.depth,
                 "look_ahead": options.look_ahead, "workers": options.workers}
 
