@@ -80,9 +80,9 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     for name in staying:
         _check_alone(name, model.get_submodule(name), found)
     if not found:
-        already = f"; {', '.join(converted)} are converted already" if converted else ""
+        already = f"; converted already: {_listed(converted)}" if converted else ""
         raise Error(f"no bag of {type(model).__name__} was chosen: min_rows={min_rows} and "
-                    f"choose leave out {', '.join(sorted(staying))}{already}")
+                    f"choose leave out {_listed(sorted(staying))}{already}")
     tables: dict[nn.EmbeddingBag | nn.Embedding, TableConfig] = {}  # of each module, once
     for name, bag in found.items():
         check_convertible(name, bag)
@@ -169,10 +169,14 @@ class _Announcement:
 
 def _refuse_without_bags(model: nn.Module, converted: Sequence[str]) -> NoReturn:
     if converted:
-        raise Error(f"{type(model).__name__} is converted already: {', '.join(converted)} have "
-                    f"their rows in tables, which the collection trains that the first convert() "
-                    f"returned. For another conversion make the model again")
+        raise Error(f"{type(model).__name__} is converted already: the rows of "
+                    f"{_listed(converted)} are in tables, which the collection trains that the "
+                    f"first convert() returned. For another conversion make the model again")
     raise Error(f"{type(model).__name__} has no nn.EmbeddingBag or nn.Embedding to convert")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"module {name!r}" for name in names)
 
 
 def _check_alone(name: str, bag: nn.Module, chosen: Mapping[str, nn.Module]) -> None:

@@ -110,6 +110,12 @@ class RowOptimizer(torch.optim.Optimizer):
             raise Error("backward reached rows that were looked up in eval(), which gathers no "
                         "gradients of rows: call train() of the embeddings before the forward, or "
                         "zero_grad() after a backward that is not for training")
+        if any(each.foreign for each in self._staging.rows):
+            self._staging.clear()
+            raise Error("a gradient was set that no backward staged, as get_state_dict() of "
+                        "torch.distributed.checkpoint does: give it the model and the other "
+                        "optimizers, and save state_dict() of collection.optimizer beside what it "
+                        "returns. It leaves lr of the parameter group at 0: set lr again to train")
         if self._store.pools_cold_rows and not self.tuned_rule().plain:
             raise Error("a card updates cold rows without weight decay: gather them "
                         "(cold='gathered')")

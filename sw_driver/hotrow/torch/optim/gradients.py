@@ -102,6 +102,11 @@ class StagedGradients(Staged):
             self._rows = row_at[self.places.long()]
         return self._rows
 
+    @property
+    def foreign(self) -> bool:
+        """Whether a caller set a gradient, and no backward has."""
+        return self.values is not None and self._rows is not None and not len(self._rows)
+
     def add(self, rows: Tensor, bags: Tensor, gradients: Tensor,
             weights: Tensor | None = None) -> None:
         """Stage the gradients of one backward, by flat row; arguments as in `sum_duplicates`."""
