@@ -14,7 +14,7 @@ def log(monkeypatch):
     return ids, np.zeros((4000, 0), np.float32), label
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_methods_at_equal_memory(log):
     exact, modulo, *others = (auc.measure(log, auc.METHODS[name], 0.5, 16, 20, seed=1) for name in (
         "exact ids", "ids modulo rows", "any id", "any id, by count"))

@@ -62,7 +62,7 @@ def test_a_card_has_the_contracts_port_unless_one_is_named(monkeypatch):
     assert asked == [("127.0.0.1", port) for port in (UDP_PORT, UDP_PORT, 77)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cost_of_losses(capsys):
     """Bytes arrive all the same; frames and throughput are printed, not judged."""
     rough, count, seed = {"loss": 0.05, "repeat": 0.05, "reorder": 0.05}, 400, 5

@@ -85,7 +85,8 @@ def check(path, **options):
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"interrupts": False}, {"shared": True}], ids=["events", "polled", "shared"])
+    {}, pytest.param({"interrupts": False}, marks=pytest.mark.long), {"shared": True}],
+    ids=["events", "polled", "shared"])
 def test_a_program(path, declared, options):
     """Memory by messages, or in a file as a virtual machine shares it."""
     check(path, **options)

@@ -230,7 +230,7 @@ def test_threads_evict_in_order(name, threads):
     assert evicted and done["bypasses"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86-64")
 def test_instruction_sets_change_nothing(monkeypatch):
     monkeypatch.setenv("CXX", f"{' '.join(find_compiler())} -march=x86-64-v2")

@@ -15,7 +15,7 @@ def explore(*arguments):
     return cli.main(["explore", *map(str, arguments)])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_report_of_a_named_workload(tmp_path, capsys):
     assert explore("--workload", "criteo-kaggle", "--system", "v100", "--card", "none",
                    "-o", tmp_path, "--json") == 0

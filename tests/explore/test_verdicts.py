@@ -149,7 +149,7 @@ def test_every_assumption_has_a_range():
                 "usable_memory", "worthwhile_gain", "static_cache_share"), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_map_is_the_page_of_the_documents(capsys, tmp_path):
     """`hotrow explore --map -o docs/images > docs/verdicts.md` renders it, and its counts name what
     they hang on."""

@@ -28,7 +28,7 @@ from tests.torch.any_id_training import (
     train,
 )
 
-SHORT = ("scratchpipe", "freqcache", "n-grams scratchpipe")  # of two ranks
+SHORT = ("scratchpipe", "n-grams freqcache")  # of two ranks
 PATIENCE = 600  # seconds that a rank waits for another, which may have little of the machine
 
 

@@ -222,7 +222,7 @@ def test_a_single_rank(one_rank, check):
     CHECKS[check]()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_ranks(tmp_path):
     torchrun(2, tmp_path, __file__, *CHECKS)
 

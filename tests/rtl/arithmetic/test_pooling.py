@@ -63,7 +63,7 @@ def test_elements_before_their_rows():
 
 CONFIGS = pytest.mark.parametrize("config", [
     pytest.param(TINY, id="tiny", marks=pytest.mark.slow),
-    pytest.param(ONE, id="one-lane", marks=pytest.mark.slow),
+    pytest.param(ONE, id="one-lane", marks=pytest.mark.long),
     pytest.param(WIDE, id="bus-64", marks=pytest.mark.long)])
 
 

@@ -268,9 +268,9 @@ def test_every_refusal(queue):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("queue, opcode", [
-    (queue, opcode) for opcode in (Opcode.SPLIT, Opcode.REMOVE, Opcode.HARVEST, Opcode.GATHER,
-                                     Opcode.POOL, Opcode.UPDATE, Opcode.COPY)
-    for queue in QUEUES if COMMANDS[opcode].queue == queue])
+    pytest.param(COMMANDS[opcode].queue, opcode, marks=() if number < 3 else pytest.mark.long)
+    for number, opcode in enumerate((Opcode.SPLIT, Opcode.GATHER, Opcode.POOL, Opcode.REMOVE,
+                                     Opcode.HARVEST, Opcode.UPDATE, Opcode.COPY))])
 @pytest.mark.parametrize("gaps, pauses", [
     pytest.param(STEADY, STEADY, marks=pytest.mark.long), (RAGGED, RAGGED)],
     ids=["steady", "ragged"])

@@ -83,12 +83,11 @@ def play(bench, flags, batches=12, seed=1, ids=60):
 
 
 @pytest.mark.parametrize("card, name", [
-    pytest.param(SMALL, "lru", marks=pytest.mark.slow, id="small-lru"),
+    pytest.param(SMALL, "lru", marks=pytest.mark.long, id="small-lru"),
     *(pytest.param(TINY, name, marks=pytest.mark.long, id=f"tiny-{name}")
       for name in ("lru", "rrip", "lfu", "freq"))])
 def test_equals_the_model(card, name):
-    seen = play(PlanBench(card, LAST_ROWS), policy(name) | PlanFlag.COUNT,
-                batches=6 if card is SMALL else 12)
+    seen = play(PlanBench(card, LAST_ROWS), policy(name) | PlanFlag.COUNT)
     assert seen["hits"] and seen["evictions"], seen
 
 
@@ -168,7 +167,7 @@ def test_scarce_slots():
     assert seen["hits"] and seen["evictions"], seen
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_comes_before_its_batch():
     """Batches enough for stamps to wrap, of few rows."""
     bench, rng = PlanBench(STARVED, LAST_ROWS), np.random.default_rng(3)

@@ -168,7 +168,8 @@ def _alone(part: torch.Tensor) -> torch.Tensor:
     begin = part.storage_offset()
     end = begin + 1 + sum((n - 1) * step for n, step in zip(part.shape, part.stride(), strict=True))
     storage = part.untyped_storage()[begin * part.itemsize:end * part.itemsize]
-    return torch.empty(0, dtype=part.dtype).set_(storage, 0, part.shape, part.stride())
+    alone = torch.empty(0, dtype=part.dtype, device=part.device)
+    return alone.set_(storage, 0, part.shape, part.stride())
 
 
 def digest_of(tensors: Iterable[torch.Tensor | None]) -> str:

@@ -117,7 +117,7 @@ def test_jagged_batches_with_stalls(flags, gaps, pauses):
           gaps, pauses, verdict_pauses=pauses)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("flags", [
     JAGGED | FEATURE_MAJOR, *(pytest.param(flags, marks=pytest.mark.long)
                               for flags in (BatchFlag(0), JAGGED, FEATURE_MAJOR))], ids=str)

@@ -57,7 +57,7 @@ def rate_of(config, batches, latency):
 
 @pytest.mark.parametrize("bus, flags, samples", [
     pytest.param(16, BatchFlag(0), 70, marks=pytest.mark.slow),
-    pytest.param(64, BatchFlag(0), 300, marks=pytest.mark.slow),
+    pytest.param(64, BatchFlag(0), 300, marks=pytest.mark.long),
     *(pytest.param(bus, flags, samples, marks=pytest.mark.long) for bus, flags, samples in (
         (16, BatchFlag(0), 500), (16, ID64, 250), (32, FEATURE_MAJOR, 300)))])
 def test_dense_batches_follow_without_a_gap(bus, flags, samples):

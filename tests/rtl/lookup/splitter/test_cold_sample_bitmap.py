@@ -242,7 +242,7 @@ def test_same_words_again_and_again(config):
                        for part in np.split(order, 12)])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @CONFIGS
 @pytest.mark.parametrize("seed", range(20, 23))
 def test_at_length(config, seed):
