@@ -172,7 +172,7 @@ LABELS = {"train": "not the speed of a card", "host": "of this machine's process
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.slow] if name in ("train", "host") else [])
+    pytest.param(name, marks=pytest.mark.long if name in ("train", "host") else ())
     for name in HUMAN])
 def test_output_for_people(bench, monkeypatch, name):
     """Every benchmark prints tables that fit a terminal, and what its figures are."""

@@ -226,6 +226,7 @@ def test_a_path_that_is_taken(path, tmp_path):
     assert not left.exists()
 
 
+@pytest.mark.long
 def test_interrupts_end_a_wait(path, declared, monkeypatch):
     """A wait whose interrupt is lost would end in the time-out of its command."""
     monkeypatch.setattr(transport, "_PATIENCE", 10_000)

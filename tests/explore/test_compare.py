@@ -10,7 +10,7 @@ from hotrow.command.cli import main
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 from hotrow_explore.caches import Belady, Lfu, Lru, simulate
 
-RUN = ["compare", "--trace", "criteo-shape:1.2", "--batch-size", "32", "--batches", "8",
+RUN = ["compare", "--trace", "zipf:1.2:4000", "--batch-size", "32", "--batches", "8",
        "--warm-up", "3", "--slots", "1024"]
 
 

@@ -13,7 +13,7 @@ from hotrow.ids.log import EventLog
 POLICIES = [
     (None, None), (None, Expiry(age=2)), (LeastCount(2), Expiry(below=2, every=2)),
     (Probability(0.7), Expiry(age=3, cap=9000)), (LeastCount(2), Expiry(cap=9000))]
-LIMITS = 10
+LIMITS = 6
 
 
 def made(policies):

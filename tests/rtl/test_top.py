@@ -241,7 +241,7 @@ def test_other_numbers_of_result_ports_are_refused(ports):
         replace(CONFIG, result_ports=ports)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_registers_events_and_memory_errors():
     """Events between the queues, the interrupt, then a slave error in a batch and in a ring."""
     async def scenario(ctx, card):

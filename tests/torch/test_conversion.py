@@ -239,7 +239,7 @@ def test_the_calls_of_a_forward_are_one_batch(mode, options):
 
 @pytest.mark.parametrize("count, every, inputs", [
     pytest.param(30, 3, None, marks=pytest.mark.long),
-    pytest.param(9, 8, None, marks=pytest.mark.slow), (9, 8, calls_of)])
+    pytest.param(9, 8, None, marks=pytest.mark.long), (9, 8, calls_of)])
 def test_a_step_has_any_number_of_calls(count, every, inputs):
     assert (trained("scratchpipe", count, every, inputs)[0]
             == trained("resident", count, every, inputs)[0])

@@ -402,8 +402,10 @@ def opened_many(tables, mode):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
-@pytest.mark.parametrize("call", [by_checkpoint, by_commit])
+@pytest.mark.parametrize("mode, call", [
+    ("scratchpipe", by_checkpoint), ("resident", by_commit), *(
+        pytest.param(*case, marks=pytest.mark.long)
+        for case in (("resident", by_checkpoint), ("scratchpipe", by_commit)))])
 def test_sigkill_and_resume(tmp_path, mode, call):
     killed = subprocess.run(
         [sys.executable, "-c", KILLED.format(call=call.__name__), str(tmp_path), mode],

@@ -108,7 +108,7 @@ def test_invoices_as_bags(hotrow):
 
 
 @needs(CRITEO)
-@pytest.mark.parametrize("transport", ["model", pytest.param("sim", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("transport", ["model", pytest.param("sim", marks=pytest.mark.long)])
 def test_criteo_sample(hotrow, transport):
     code, result, _ = hotrow("train", "--trace", f"criteo:{CRITEO}", "--batch-size", 64, *SMALL,
                              "--transport", transport, "--json")

@@ -137,7 +137,9 @@ def test_a_start_waits_until_the_queue_is_idle():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [*range(1, 100, 7), *range(45, 55), *range(100, 104)])
+@pytest.mark.parametrize("after", [*range(1, 100, 14), *range(47, 53, 2), *(
+    pytest.param(after, marks=pytest.mark.long)
+    for after in (*range(8, 100, 14), *range(46, 55, 2), *range(100, 104)))])
 def test_soft_reset_in_flight(after):
     """After a restart in any cycle the queue is idle, and runs new commands once enabled."""
     async def scenario(ctx, host):

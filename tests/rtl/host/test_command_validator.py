@@ -240,6 +240,7 @@ def faults_of(opcode):
         WRONG_ADDRESSES if name in used else WRONG_ADDRESSES[:1]))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("queue", QUEUES)
 def test_each_refusal(queue):
     """All legal commands, and each fault in commands of different shapes."""
@@ -268,7 +269,7 @@ def test_every_refusal(queue):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("queue, opcode", [
-    pytest.param(COMMANDS[opcode].queue, opcode, marks=() if number < 3 else pytest.mark.long)
+    pytest.param(COMMANDS[opcode].queue, opcode, marks=() if number < 2 else pytest.mark.long)
     for number, opcode in enumerate((Opcode.SPLIT, Opcode.GATHER, Opcode.POOL, Opcode.REMOVE,
                                      Opcode.HARVEST, Opcode.UPDATE, Opcode.COPY))])
 @pytest.mark.parametrize("gaps, pauses", [
@@ -343,7 +344,9 @@ def test_a_card_without_arithmetic():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("opcode", [*PLANNING, Opcode.INSTALL, Opcode.HARVEST])
+@pytest.mark.parametrize("opcode", [
+    *PLANNING, *(pytest.param(each, marks=pytest.mark.long)
+                 for each in (Opcode.INSTALL, Opcode.HARVEST))])
 def test_a_card_with_a_planner(opcode):
     """Each flag and fault, and lists that fit their region exactly, or exceed it."""
     config, rng = replace(CONFIG, planner=True), np.random.default_rng(4)

@@ -177,9 +177,8 @@ def test_a_sweep_comes_before_its_batch():
     bench.run()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("after", [
-    (5, 22), pytest.param((2, 8, 13, 34, 46, 64), marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("after", [(5, 22), (2, 8, 13, 34, 46, 64)])
 def test_restart_in_a_plan(after):
     """What it gave is forgotten with everything; then all goes as at first."""
     bench = PlanBench(TINY, LAST_ROWS)

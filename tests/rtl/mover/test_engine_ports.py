@@ -44,7 +44,7 @@ def source_of(command, position):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ports", SEVERAL)
-@pytest.mark.parametrize("base", [TINY, WIDE], ids=["16", "64"])
+@pytest.mark.parametrize("base", [TINY, pytest.param(WIDE, marks=LONG)], ids=["16", "64"])
 @pytest.mark.parametrize("gaps, behaviour", [
     pytest.param(STEADY, {}, marks=LONG), (RAGGED, ROUGH)], ids=["calm", "rough"])
 def test_memory_equals_golden(ports, base, gaps, behaviour):
@@ -122,7 +122,8 @@ def test_the_lowest_error_of_all_ports_is_told(ports, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("on_read", [True, False], ids=["read", "write"])
+@pytest.mark.parametrize("on_read", [pytest.param(True, marks=LONG), False],
+                         ids=["read", "write"])
 @pytest.mark.parametrize("ports, dead", [
     (2, 1), *(pytest.param(4, dead, marks=LONG) for dead in range(4))])
 def test_one_dead_port_times_out(on_read, ports, dead):

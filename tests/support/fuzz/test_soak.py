@@ -13,7 +13,7 @@ from tests.support.fuzz.software import SoftwareCard
 ROWS = 15_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_moved_at_random_through_rough_memory():
     tally = soak(ROWS, seed=100, card="tiny")
     assert tally.rows >= ROWS and tally.bytes > 100_000 and tally.bursts > tally.rows

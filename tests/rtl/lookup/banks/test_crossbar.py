@@ -128,7 +128,7 @@ STALLS = {"steady": (STEADY, STEADY), "gaps": (RAGGED, STEADY), "back-pressure":
     *((config, speed, stalls) for config in (SMALL, ONE) for speed, stalls in (
         ("fluent", "steady"), ("fluent", "back-pressure"), ("uneven", "gaps"), ("uneven", "both"),
         ("slow", "steady"), ("slow", "both"))),
-    *(pytest.param(TINY, speed, "both", marks=pytest.mark.slow) for speed in SPEEDS),
+    *(pytest.param(TINY, speed, "both", marks=pytest.mark.long) for speed in SPEEDS),
     *(pytest.param(config, speed, stalls, marks=pytest.mark.long)
       for config in (TINY, WIDE) for speed in SPEEDS for stalls in STALLS
       if config is WIDE or stalls != "both")],

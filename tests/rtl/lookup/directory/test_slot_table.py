@@ -227,7 +227,7 @@ def play(config, policy, batches=30, **options):
 
 @pytest.mark.parametrize("config, policy", [
     pytest.param(config, policy, id=f"{config.name}-{policy}",
-                 marks=[pytest.mark.slow] * (PLANNERS.index(config) != number))
+                 marks=[pytest.mark.long] * (PLANNERS.index(config) != number))
     for config in PLANNERS for number, policy in enumerate(POLICIES)])
 def test_planned_rows(config, policy):
     batches = 22 if config.directory_ways == 8 else 30

@@ -131,7 +131,7 @@ def test_other_commands_take_as_long_as_without_arithmetic():
     assert len(cycles) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_refusal_of_a_pool(typed):
     typed(bf16=[8])
     commands = [
