@@ -23,7 +23,7 @@ TABLES = [TableConfig("a", 300, 8), TableConfig("b", 500, 8), TableConfig("c", 2
           TableConfig("one", 1, 4)]
 MODES = [("scratchpipe", 0), ("scratchpipe", 2), ("freqcache", 0), ("hotline", 2)]
 FAULTS = ("stage", "signal in a stage", "backward", "signal in backward", "device")
-GROWTH = 8 << 20  # bytes that a process may gain besides, in a run of any length
+GROWTH = 8 << 20  # bytes of other memory that a run of any length may gain
 
 
 class Run:

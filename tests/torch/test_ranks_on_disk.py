@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from hotrow import Error
 from hotrow.torch import HotEmbeddingBagCollection, ShardedEmbeddingBagCollection, TableConfig
-from hotrow.torch.sharded.commits import rank_folder
+from hotrow.torch.sharded.commits import folder_of_rank
 from safetensors.torch import save_file
 
 from tests.torch import rank_disk
@@ -26,7 +26,7 @@ def test_two_ranks(tmp_path):
         with pytest.raises(Error, match="has tables that 2 ranks share out: train them with as"):
             call(tmp_path / "commits")
     with pytest.raises(Error, match="trained by 2 processes, and there are 4 ranks"):
-        rank_folder(str(tmp_path / "commits"), 0, 4)
+        folder_of_rank(str(tmp_path / "commits"), 0, 4)
 
 
 @pytest.mark.long
@@ -56,4 +56,4 @@ def test_one_rank_has_the_files_of_a_process(tmp_path):
     finally:
         dist.destroy_process_group()
     with pytest.raises(Error, match="trained by 1 processes, and there are 2 ranks"):
-        rank_folder(str(tmp_path / "t"), 0, 2)
+        folder_of_rank(str(tmp_path / "t"), 0, 2)

@@ -23,13 +23,24 @@ def numbers(folder: Path) -> list[int]:
     return sorted(int(path.stem.removeprefix("commit-")) for path in folder.glob("commit-*.json"))
 
 
+def rank_folder(folder: Path, rank: int, world: int) -> Path:
+    """Folder of the rows of one of several ranks."""
+    return folder / f"rank-{rank:03d}-of-{world:03d}"
+
+
+def rank_folders(folder: Path) -> list[tuple[Path, int]]:
+    """Those that exist, each with its number of ranks."""
+    return [(each, int(each.name.rpartition("-")[2]))
+            for each in sorted(folder.glob("rank-*-of-*"))]
+
+
 def check_alone(folder: Path) -> None:
     """Raise Error if a folder has those of several ranks."""
-    ranks = sorted(each.name for each in folder.glob("rank-*-of-*"))
+    ranks = rank_folders(folder)
     if ranks:
-        raise Error(f"the folder {folder} has tables that {int(ranks[0].rpartition('-')[2])} ranks "
-                    f"share out: train them with as many, or read each part, as "
-                    f"{folder / ranks[0]}")
+        first, world = ranks[0]
+        raise Error(f"the folder {folder} has tables that {world} ranks share out: train them with "
+                    f"as many, or read each part, as {first}")
 
 
 def replace(path: Path, content: bytes) -> None:

@@ -30,12 +30,13 @@ from ..store.opening import MODES, Mode, default_mode, open_store
 from .bag_calls import BagCalls
 from .cache import Cache
 from .commits import Commits
-from .contents import NamedTables, TableContents
+from .contents import TableContents
 from .eager import outside_compile, refuse_scripting
 from .id_batches import TableChanges
 from .id_maps import IdMaps
 from .lifecycle import Lifecycle
 from .lookups import Lookups
+from .named_tables import NamedTables
 from .row_optimizer import RowOptimizer, rule_of
 from .saved_state import SavedState, load_others
 from .torchrec_tables import TorchRecTables

@@ -16,8 +16,8 @@ from ..features.inputs import host_tensor, weights_of
 from ..optim.on_host import entries_on_host
 from ..store.opening import Mode
 from .collection import HotEmbeddingBagCollection
-from .contents import without_weight
 from .eager import outside_compile, refuse_scripting
+from .named_tables import without_weight
 from .row_optimizer import RowOptimizer
 from .saved_state import load_others
 

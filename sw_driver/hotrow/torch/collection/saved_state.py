@@ -13,8 +13,9 @@ from ...system.interrupts import raise_saying, uninterrupted
 from ..features.configs import TableConfig
 from ..features.inputs import no_elements
 from .cache import Cache
-from .contents import NamedTables, TableContents, without_weight
+from .contents import TableContents
 from .lifecycle import Lifecycle
+from .named_tables import NamedTables, without_weight
 
 _Given: TypeAlias = tuple[torch.Tensor | None, torch.Tensor | None]  # weights and state
 

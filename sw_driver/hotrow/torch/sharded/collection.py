@@ -29,7 +29,7 @@ from ..store.base import Store
 from ..store.disk import Disk
 from ..store.in_flight import BatchWindow
 from ..store.opening import Mode
-from .commits import SharedCommits, common_seed, open_common, rank_folder
+from .commits import SharedCommits, common_seed, folder_of_rank, open_common
 from .id_maps import SharedIdMaps
 from .ranks import Ranks
 from .sharding import Sharding
@@ -182,7 +182,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     def _make_groups(self, rule: Rule) -> list[TableGroup]:
         path, ranks = self._path, self.ranks
         folder = None if path is None else ranks.agree(
-            lambda: rank_folder(path, ranks.rank, ranks.world), "tables on disk were not opened")
+            lambda: folder_of_rank(path, ranks.rank, ranks.world), "tables on disk were not opened")
         self._sharding = Sharding(self.tables, rule, ranks.rank, ranks.world, folder,
                                   self.mode == "resident")
         return self._sharding.shards

@@ -9,7 +9,7 @@ import torch
 
 from ...contract.errors import Error
 from ...tables import Commit
-from ...tables.manifest import numbers, read_manifest
+from ...tables.manifest import numbers, rank_folder, rank_folders, read_manifest
 from ..collection.commits import Commits
 from ..collection.id_maps import IdMaps
 from ..collection.lifecycle import Lifecycle
@@ -20,7 +20,7 @@ from .store import ShardedStore
 _STEPS = 32  # binary places of the optimizer's steps in what a rank's commit has as `step`
 
 
-def rank_folder(path: str, rank: int, world: int) -> str:
+def folder_of_rank(path: str, rank: int, world: int) -> str:
     """Folder of a rank's rows in the folder of tables, which one rank has for itself.
 
     Raises
@@ -31,13 +31,13 @@ def rank_folder(path: str, rank: int, world: int) -> str:
     folder = Path(path)
     if world == 1:
         return path
-    trained = sorted({int(each.name.rpartition("-")[2]) for each in folder.glob("rank-*-of-*")})
-    trained += [1] if any(folder.glob("commit-*.json")) else []
+    trained = sorted({ranks for _, ranks in rank_folders(folder)})
+    trained += [1] if numbers(folder) else []
     if trained and trained != [world]:
         raise Error(f"the tables in {path} were trained by {' and '.join(map(str, trained))} "
                     f"processes, and there are {world} ranks: start as many, or name another "
                     f"folder and load the rows that hotrow.tables.open() reads")
-    return str(folder / f"rank-{rank:03d}-of-{world:03d}")
+    return str(rank_folder(folder, rank, world))
 
 
 class SharedCommits(Commits):

@@ -1,6 +1,7 @@
 """Combiner against the golden model: owners, amounts, who joins whom; gaps between batches."""
 
 import dataclasses
+from itertools import product
 
 import numpy as np
 import pytest
@@ -123,10 +124,9 @@ STALLS = {"steady": (STEADY, STEADY), "gaps": (RAGGED, STEADY),
 @pytest.mark.parametrize("config, stalls", [
     *((TINY, stalls) for stalls in STALLS), (preset("ecp5"), "both"),
     (REACHES[0], "both"), (REACHES[2], "pauses"),
-    *(pytest.param(config, stalls, marks=pytest.mark.long)
-      for config, stalls in ((REACHES[1], "both"), (REACHES[2], "both"), (WIDE, "pauses"))),
-    *(pytest.param(config, stalls, marks=pytest.mark.long)
-      for config in (*REACHES, WIDE) for stalls in ("steady", "gaps", "back-pressure"))],
+    *(pytest.param(config, stalls, marks=pytest.mark.long) for config, stalls in (
+        (REACHES[1], "both"), (REACHES[2], "both"), (WIDE, "pauses"),
+        *product((*REACHES, WIDE), ("steady", "gaps", "back-pressure"))))],
     ids=lambda value: getattr(value, "name", value))
 def test_against_the_golden_model(config, stalls):
     run(config, list(batches_of_every_kind(config, seed=1)), *STALLS[stalls])
