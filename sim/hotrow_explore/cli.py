@@ -175,7 +175,7 @@ def _workload(options):
         raise systems.ExploreError("give --workload or --trace, not both")
     from hotrow.traces import open_trace
 
-    trace = open_trace(options.trace, **shared.columns_of(options))
+    trace = open_trace(options.trace, numbered=True, **shared.columns_of(options))
     batch = changes.pop("batch", 1024)
     return workloads.of_trace(trace, batch=batch).changed(**changes)
 

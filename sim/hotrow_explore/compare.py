@@ -70,7 +70,8 @@ def run(options) -> int:
 def _trace(options):
     from hotrow.traces import open_trace
 
-    trace = open_trace(options.trace, seed=options.seed, **shared.columns_of(options))
+    trace = open_trace(options.trace, seed=options.seed, numbered=True,
+                       **shared.columns_of(options))
     check_batch(trace, options.batch_size, "alveo-u55c")
     if not trace.labelled:
         options.modes = ()

@@ -162,7 +162,8 @@ def question_of(options) -> Question:
     if options.trace:
         if options.workload:
             raise ExploreError("give --workload or --trace, not both")
-        trace = open_trace(options.trace, seed=options.seed, **shared.columns_of(options))
+        trace = open_trace(options.trace, seed=options.seed, numbered=True,
+                           **shared.columns_of(options))
         work = workloads.of_trace(trace, batch=options.batch_size or 1024)
     else:
         work = workloads.find(options.workload or "criteo-kaggle")

@@ -9,8 +9,8 @@ import pytest
 from hotrow.torch import ids_of
 from hotrow.traces import TraceError, files, open_trace
 from hotrow.traces import log as logs
-from hotrow.traces.criteo import by_first_appearance
 from hotrow.traces.scaling import signed_log1p
+from hotrow.traces.trace import by_first_appearance
 
 LOG = """click\tuser\titem\tprice\tvisit
 0\t0\t7\t1.5\ta
@@ -219,6 +219,21 @@ def test_any_ids_of_files(tmp_path, ending):
     assert bags.cardinalities == (2, 2)
     assert bags.batch(0, 2).ids.tolist() == [
         ids_of(["ann"]).item(), -2**63, 1, ids_of(["bob"]).item(), 1]
+
+
+def test_ids_that_are_no_rows_are_numbered_for_a_study(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("user,item\nu-7,4\nu-1,0\n,2\nu-7,4\n")
+    trace = open_trace(str(path), ["user", "item"], numbered=True)
+    assert trace.cardinalities == (3, 5)
+    assert trace.batch(0, 4).ids.tolist() == [[0, 4], [1, 0], [2, 2], [0, 4]]
+    with pytest.raises(TraceError, match="'u-7': hotrow train takes any id"):
+        open_trace(str(path), ["user", "item"])
+    with pytest.raises(TraceError, match="expected an integer"):
+        open_trace(str(path), ["user", "item"], hash_rows=2, numbered=True)
+    path.write_text("user\n9007199254740993.0\n1.0\n")
+    with pytest.raises(TraceError, match="a float has lost digits"):
+        open_trace(str(path), ["user"], numbered=True)
 
 
 def test_parquet(tmp_path):

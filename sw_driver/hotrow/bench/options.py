@@ -77,7 +77,7 @@ def trace_of(options: Namespace) -> Trace:
     """The trace that the options name."""
     rows = options.rows or max(1, options.total_rows // options.tables)
     return open_trace(options.trace, seed=options.seed, tables=options.tables, table_rows=rows,
-                      **shared.columns_of(options))
+                      numbered=True, **shared.columns_of(options))
 
 
 def device_of(options: Namespace, config: Preset | None = None, **more: Any) -> Device:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from . import files
 from .scaling import signed_log1p
-from .trace import StoredTrace, TraceError, check_most_rows, rows_for_any
+from .trace import StoredTrace, TraceError, by_first_appearance, check_most_rows, rows_for_any
 
 DENSE = tuple(f"I{i}" for i in range(1, 14))
 CATEGORICAL = tuple(f"C{i}" for i in range(1, 27))
@@ -59,11 +59,3 @@ def open_criteo(path: str, hash_rows: int | None = None,
 def hashed(values: NDArray[np.int64], rows: int) -> NDArray[np.uint32]:
     """Values int64[N] modulo `rows`: uint32[N]; a missing value, -1, is the last row."""
     return (values % rows).astype(np.uint32)
-
-
-def by_first_appearance(values: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Number the distinct values from 0 in order of first appearance: uint32[N]."""
-    _, first, group = np.unique(values, return_index=True, return_inverse=True)
-    number = np.empty(len(first), np.uint32)
-    number[np.argsort(first)] = np.arange(len(first), dtype=np.uint32)
-    return number[group]

@@ -8,7 +8,14 @@ from numpy.typing import NDArray
 
 from . import files
 from .scaling import signed_log1p
-from .trace import Ids, StoredTrace, TraceError, check_most_rows, rows_for_any
+from .trace import (
+    Ids,
+    StoredTrace,
+    TraceError,
+    by_first_appearance,
+    check_most_rows,
+    rows_for_any,
+)
 
 if TYPE_CHECKING:  # which takes long to load
     import polars
@@ -73,7 +80,8 @@ def group(key: NDArray[Any], ids: Ids, dense: NDArray[np.float32],
 
 def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
              dense: Sequence[str] = (), bag: str | None = None, rows: Sequence[int] | None = None,
-             hash_rows: int | None = None, any_ids: int | None = None) -> StoredTrace:
+             hash_rows: int | None = None, any_ids: int | None = None,
+             numbered: bool = False) -> StoredTrace:
     """Read a file, gzip or not, whose first line names its columns, or Parquet.
 
     The columns are separated by tabs; by semicolons if the first line has no tab; else by commas.
@@ -95,6 +103,9 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
         The row of an id of 0 to 2**63 - 1 is the id modulo this number, 1 to 2**32.
     any_ids : int, optional
         Cells are integers or strings, whose ids are `files.any_ids`; most rows of a table.
+    numbered : bool
+        Number the ids of a column that are no rows (strings, for example) from 0 by their first
+        occurrence, for a study of one file; not with `hash_rows`.
 
     Returns
     -------
@@ -117,8 +128,7 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
         numbers = np.stack([files.any_ids(frame[name], FIRST_LINE) for name in ids], axis=1)
         rows = rows_for_any(numbers, any_ids)
     else:
-        numbers = np.stack([files.ids(frame[name], name, FIRST_LINE, hash_rows) for name in ids],
-                           axis=1)
+        numbers = np.stack([_rows(frame[name], name, hash_rows, numbered) for name in ids], axis=1)
         if rows is not None:
             _check_rows(ids, numbers, rows)
     features = np.empty((frame.height, len(dense)), np.float32)
@@ -131,6 +141,16 @@ def open_log(path: str, ids: Sequence[str] = (), label: str | None = None,
         key = frame[bag].fill_null("").to_numpy()
         numbers, lengths, features, clicks = group(key, numbers, features, clicks)
     return StoredTrace(str(path), ids, numbers, features, clicks, lengths, rows)
+
+
+def _rows(text: "polars.Series", name: str, hash_rows: int | None,
+          numbered: bool) -> NDArray[np.uint32]:
+    try:
+        return files.ids(text, name, FIRST_LINE, hash_rows)
+    except TraceError:
+        if hash_rows or not numbered:
+            raise
+    return by_first_appearance(files.any_ids(text, FIRST_LINE))
 
 
 def _check_columns(path: str, frame: "polars.DataFrame", ids: Sequence[str], dense: Sequence[str],

@@ -21,7 +21,8 @@ GENERATED_TABLES, GENERATED_ROWS = 26, 2**20
 def open_trace(spec: str, ids: Sequence[str] = (), label: str | None = None,
                dense: Sequence[str] = (), bag: str | None = None, rows: Sequence[int] | None = None,
                seed: int = 0, tables: int = GENERATED_TABLES, table_rows: int = GENERATED_ROWS,
-               hash_rows: int | None = None, any_ids: int | None = None) -> Trace:
+               hash_rows: int | None = None, any_ids: int | None = None,
+               numbered: bool = False) -> Trace:
     """Open a trace.
 
     Parameters
@@ -41,6 +42,8 @@ def open_trace(spec: str, ids: Sequence[str] = (), label: str | None = None,
         For files: the row of an id is the id modulo this number.
     any_ids : int, optional
         For files: ids are any integers or strings, and a table has at most so many rows.
+    numbered : bool
+        For files: number ids that are no rows, see `open_log`.
 
     Returns
     -------
@@ -59,7 +62,7 @@ def open_trace(spec: str, ids: Sequence[str] = (), label: str | None = None,
     if spec == SAMPLE:
         path = str(files(__package__) / "sample.tsv")
         try:
-            sample = open_log(path, ids, label, dense, bag, rows, hash_rows, any_ids)
+            sample = open_log(path, ids, label, dense, bag, rows, hash_rows, any_ids, numbered)
         except TraceError as wrong:
             raise TraceError(str(wrong).replace(path, SAMPLE)) from None
         sample.name, sample.synthetic = SAMPLE, True
@@ -68,7 +71,7 @@ def open_trace(spec: str, ids: Sequence[str] = (), label: str | None = None,
         close = get_close_matches(kind, (*generators, "criteo", SAMPLE), 1)
         if close and not Path(spec).exists():
             raise TraceError(f"no trace file {spec}: did you mean {close[0]}?")
-        return open_log(spec, ids, label, dense, bag, rows, hash_rows, any_ids)
+        return open_log(spec, ids, label, dense, bag, rows, hash_rows, any_ids, numbered)
     if ids or label or dense or bag or rows:
         raise TraceError(f"trace {spec!r} has columns of its own: leave --ids, --label, --dense "
                          "and --bag out")

@@ -169,3 +169,11 @@ def rows_for_any(ids: NDArray[np.int64], most: int) -> tuple[int, ...]:
     """Rows of a table for each column of ids int64[N, T]: one an id and the default row, at most
     `most`."""
     return tuple(min(most, len(np.unique(column)) + 1) for column in ids.T)
+
+
+def by_first_appearance(values: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Number the distinct values from 0 in order of first appearance: uint32[N]."""
+    _, first, group = np.unique(values, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.uint32)
+    number[np.argsort(first)] = np.arange(len(first), dtype=np.uint32)
+    return number[group]
