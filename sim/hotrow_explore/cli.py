@@ -265,15 +265,18 @@ def verdict_map(known, card, framework="fused"):
 
 def _validate(options, known):
     from . import plots, report
+    from .paper_figures import drawn, paper_figures
 
-    result = validate.validation(known)
+    result = validate.validation(known) | {"figures": paper_figures(known)}
     text = report.validation_markdown(result)
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         (options.output / "validation.svg").write_text(
             plots.svg(plots.validation_figure(result)))
+        (options.output / "papers.svg").write_text(plots.svg(drawn(result["figures"])))
         (options.output / "validation.md").write_text(
-            f"{text}\n![Published ratios and the model](validation.svg)\n")
+            f"{text}\n![Published ratios and the model](validation.svg)\n"
+            "![A figure of each of the four systems](papers.svg)\n")
     print_json(result) if options.json else print(text.rstrip())
     return 0 if validate.passed(result) else 1
 

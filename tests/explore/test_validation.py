@@ -4,6 +4,7 @@ import json
 from math import log
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hotrow.command import cli
 from hotrow_explore import constants, report, validate
@@ -50,10 +51,21 @@ def test_the_page_equals_the_output(result):
 def test_the_command_writes_one_json_object(result, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(validate, "validation", lambda constants: result)
     assert cli.main(["explore", "--validate", "--json", "-o", str(tmp_path)]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(result))
+    printed = json.loads(capsys.readouterr().out)
+    figures = printed.pop("figures")
+    assert printed == json.loads(json.dumps(result))
     assert {"name", "published", "model", "fitted"} <= result["published"][0].keys()
     assert "(validation.svg)" in (tmp_path / "validation.md").read_text()
     assert (tmp_path / "validation.svg").read_text().startswith("<svg")
+    drawn = (tmp_path / "papers.svg").read_text()
+    assert (PAGE.parent / "images" / "papers.svg").read_text() == drawn, \
+        "regenerate with: hotrow explore --validate -o docs/images, and keep papers.svg"
+    published = {each["name"]: each for each in result["published"]}
+    assert figures[2]["points"]["avazu"] == published["freqcache-avazu"]["published"]
+    assert [each["value"] for each in figures[0]["lines"]] == [3.0, 1.8]
+    for each, name in ((figures[0], "hotline-hybrid"), (figures[1], "scratchpipe-mean")):
+        values = each["series"][0]["values"]
+        assert np.exp(np.mean(np.log(values))) == pytest.approx(published[name]["model"])
 
 
 def ratio(published, model, fitted=False):
