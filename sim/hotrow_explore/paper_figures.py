@@ -51,7 +51,8 @@ def paper_figures(constants) -> list[dict]:
                      "values": [value for each in frequency for value in each["values"]]}],
          "points": {label: published[name]["value"] for name, each in zip(
              _FREQUENCY, frequency, strict=True) for label in each["labels"]}, "lines": []},
-        {"title": "Training efficiency (HPCA 2021): GPUs over CPUs (published: it grows)", "axis": "width^layers of the MLPs",
+        {"title": "Training efficiency (HPCA 2021): GPUs over CPUs (published: it grows)",
+         "axis": "width^layers of the MLPs",
          "series": [{"name": "Big Basin over CPUs with parameter servers",
                      "labels": [f"{width}^{layers}" for width, layers in _MLPS],
                      "values": [gpu_gain(workloads.find("study").changed(mlp=mlp), constants)
