@@ -16,11 +16,14 @@ of its own:
 
 `memory` is mode resident, and `curve` is time over that in memory by the share of the table's bytes
 that memory has (`--share`). `checkpoint` is a commit after 100 steps, and ends the process by a
-signal; `open` opens the tables after it; `copy` copies the whole table. `wear` is bytes that the
-log writes for those of rows that leave their slots.
+signal; `open` opens the tables after it; `copy` copies the whole table. `readers` reads beside a
+trainer. `wear` is bytes that the log writes for those of rows that leave their slots.
 
-`--limit 640M` makes a group of processes for it where this user may, else use
+`--limit 640M` is for the whole process: of it, tables get what is left beside a step without them.
+`--share 0.025` gives tables that share of their bytes, and limits the process to these and the same
+step. Both make a group of processes where this user may, else use
 `systemd-run --scope -p MemoryMax=640M`. Without one the system keeps the whole file in memory.
+With `--base` the rows begin in a file as others publish it, in place of rows that all were trained.
 """
 
 import argparse
@@ -29,16 +32,17 @@ import os
 from pathlib import Path
 
 import torch
-from hotrow.tables.memory import memory_bytes
+from hotrow.tables.memory import memory_bytes, most_resident, resident_bytes
 
-from . import disk_compare, disk_files, disk_runs
+from . import disk_compare, disk_files, disk_readers, disk_runs
 
 RUNS = {"fill": disk_files.fill, "all": disk_compare.compare, "curve": disk_compare.curve,
         "hotrow": disk_runs.hotrow_disk, "bag": disk_runs.bag, "rocksdb": disk_runs.rocksdb,
         "memory": disk_runs.memory, "disk": disk_files.disk,
         "checkpoint": disk_runs.checkpoint, "open": disk_runs.opening, "copy": disk_files.copy,
-        "wear": disk_runs.wear}
+        "readers": disk_readers.readers, "wear": disk_runs.wear}
 _LIMITED = ("hotrow", "bag", "rocksdb", "checkpoint", "open")
+_FIRST_STEPS = 32 << 20  # threads of the stages, and batches on their way
 
 
 def limited(size):
@@ -49,12 +53,8 @@ def limited(size):
     name = "memory.limit_in_bytes" if first != groups else "memory.max"
     group = first / f"hotrow-bench-{os.getpid()}"
     group.mkdir()
-    (group / name).write_text(str(size - _resident()))
+    (group / name).write_text(str(size - resident_bytes()))
     (group / "cgroup.procs").write_text(str(os.getpid()))
-
-
-def _resident():
-    return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) << 10
 
 
 def _size(text):
@@ -77,24 +77,32 @@ def main():
                         help="train a DLRM whose hidden layers are so many times those for Criteo")
     parser.add_argument("--limit", type=_size, help="memory of the process, such as 640M")
     parser.add_argument("--memory", type=_size,
-                        help="for which slots and the end of the log are chosen, in place of "
-                        "--slots")
-    parser.add_argument("--share", type=float, help="--limit and --memory are the process without "
-                        "tables, and this share of the table's bytes")
+                        help="of the tables, in place of --slots or of what --limit leaves")
+    parser.add_argument("--share", type=float, help="of the table's bytes, which the tables get; "
+                        "--limit is these and a step without tables")
+    parser.add_argument("--base", action="store_true",
+                        help="rows begin in a published file, which is never written")
     parser.add_argument("--warm-up", type=float, default=60, help="seconds")
     parser.add_argument("--seconds", type=float, default=60, help="timed")
     parser.add_argument("--rounds", type=int, default=1, help="of all")
+    parser.add_argument("--shares", default="0.025,0.05,0.1,0.2,0.5", help="of curve")
+    parser.add_argument("--readers", type=int, default=4)
+    parser.add_argument("--every", type=int, default=5, help="steps between commits of readers")
+    parser.add_argument("--only", help="file to fill: tables, bag or base, rocksdb, tokens")
     options = parser.parse_args()
     Path(options.folder).mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(options.threads)
-    if options.share:
-        options.memory = _resident() + int(options.share * options.rows * options.dim * 4)
-        options.limit = options.memory
-    if options.limit and options.what in _LIMITED:
+    process = 0
+    if options.what in _LIMITED and (options.limit or options.share):
+        process = most_resident(lambda: disk_runs.rehearse(options)) + _FIRST_STEPS
+        if options.share:
+            options.memory = int(options.share * options.rows * options.dim * 4)
+            options.limit = options.limit or options.memory + process
+        options.memory = options.memory or options.limit - process
         limited(options.limit)
     found = RUNS[options.what](options)
-    about = {"what": options.what, "limit_bytes": options.limit, "cores": os.cpu_count(),
-             "load": os.getloadavg()[0]}
+    about = {"what": options.what, "limit_bytes": options.limit, "process_bytes": process,
+             "cores": os.cpu_count(), "load": os.getloadavg()[0]}
     for figures in [found] if isinstance(found, dict) else found:
         print(json.dumps(about | figures), flush=True)
 

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-_PEERS = ("hotrow", "bag", "rocksdb")
-_SHARES = (1 / 40, 1 / 20, 1 / 10, 1 / 5, 1 / 2)
+_PEERS = ("hotrow", "rocksdb", "bag")  # the last trains the published file itself
 
 
 def _run(options, what, *more):
     """The figures of a run."""
     given = [f"--{name.replace('_', '-')}={value}" for name, value in vars(options).items()
-             if name not in ("what", "rounds") and value is not None]
+             if name not in ("what", "rounds", "base", "only", "shares") and value is not None]
+    given += ["--base"] * options.base
     done = subprocess.run([sys.executable, "-m", "benchmarks.disk", what, *given, *more],
                           stdout=subprocess.PIPE, text=True)
     lines = done.stdout.splitlines()
@@ -27,8 +27,9 @@ def compare(options):
     runs = [("disk", _run(options, "disk"))]
     for _ in range(options.rounds):
         for what in _PEERS:
-            warm_up = () if what == "hotrow" else (f"--warm-up={options.warm_up / 3}",)
-            runs += [(what, _run(options, what, *warm_up)), ("disk", _run(options, "disk"))]
+            more = () if what == "hotrow" else (
+                f"--warm-up={options.warm_up / 3}", f"--limit={runs[1][1].get('limit_bytes') or 0}")
+            runs += [(what, _run(options, what, *more)), ("disk", _run(options, "disk"))]
     rows = []
     for what in _PEERS:
         found = [each for name, each in runs if name == what and "steps_per_s" in each]
@@ -62,23 +63,28 @@ def compare(options):
 
 def curve(options):
     """Time over that in memory, by the share of the table's bytes that memory has: files
-    `curve.csv` and `curve.png`."""
+    `curve.csv`, which keeps the points of runs before, and `curve.png`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    base, rows = _run(options, "memory"), []
-    for share in _SHARES:
+    folder, rows = Path(options.folder), {}
+    if (folder / "curve.csv").exists():
+        with open(folder / "curve.csv", newline="") as file:
+            rows = {float(row[0]): [*map(float, row)] for row in list(csv.reader(file))[1:]}
+    base = _run(options, "memory", f"--warm-up={options.warm_up / 6}")
+    for share in map(float, options.shares.split(",")):
         found = _run(options, "hotrow", f"--share={share}")
         if "steps_per_s" in found:
-            rows.append((share, found["steps_per_s"], base["steps_per_s"] / found["steps_per_s"]))
-    folder = Path(options.folder)
+            rows[share] = [share, found["limit_bytes"], found["steps_per_s"],
+                           base["steps_per_s"] / found["steps_per_s"]]
+    rows = [rows[share] for share in sorted(rows)]
     with open(folder / "curve.csv", "w", newline="") as file:
         out = csv.writer(file)
-        out.writerow(("share", "steps_per_s", "time_over_memory"))
+        out.writerow(("share", "limit_bytes", "steps_per_s", "time_over_memory"))
         out.writerows(rows)
     figure = Figure(figsize=(5, 3.5), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot([row[0] for row in rows], [row[2] for row in rows], "o-")
+    axes.plot([row[0] for row in rows], [row[3] for row in rows], "o-")
     axes.set(xscale="log", xlabel="memory of the tables / their bytes",
              ylabel="time of a step / that in memory", ylim=(0, None))
     axes.axhline(1.05, color="grey", linewidth=0.8)

@@ -1,6 +1,7 @@
 """Files of tables that are larger than memory, of each peer, and what the disk gives itself."""
 
 import ctypes
+import json
 import os
 import shutil
 import time
@@ -14,25 +15,33 @@ from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 from .disk_ids import coprime, features, write_tokens
 
 LR = 0.01
+HEADER = 4096  # bytes of the published file before its rows
 _CHUNK = 1 << 20
 
 
 def fill(options):
     """The tables of all peers whose files do not exist, every row trained once."""
     folder, found = Path(options.folder), {}
-    for name, make in (("tables", _fill_tables), ("bag", _fill_bag), ("rocksdb", _fill_rocksdb),
+    tables = [] if options.base else [("tables", _fill_tables)]
+    for name, make in (*tables, (bag_file(options).name, _fill_bag), ("rocksdb", _fill_rocksdb),
                        ("tokens", _fill_tokens)):
-        if not (folder / name).exists():
+        if options.only in (None, name) and not (folder / name).exists():
             begin = time.perf_counter()
             found[name] = make(options, folder / name) or {}
             found[name]["seconds"] = time.perf_counter() - begin
     return found
 
 
+def bag_file(options):
+    """All rows in their order, which the mapped bag trains: the published file with `base`."""
+    return Path(options.folder) / ("base" if options.base else "bag")
+
+
 def config(options, path):
     """The table."""
+    base = {"base": [bag_file(options)], "tensor": "rows"} if options.base and path else {}
     return TableConfig("table", options.rows, options.dim, path=path, memory=options.memory,
-                       feature_names=[f"f{number}" for number in range(features(options))])
+                       feature_names=[f"f{number}" for number in range(features(options))], **base)
 
 
 def _fill_tables(options, folder):
@@ -52,7 +61,11 @@ def _fill_tables(options, folder):
 
 def _fill_bag(options, path):
     chunk = np.random.default_rng(0).random(_CHUNK * options.dim, np.float32)
+    header = json.dumps({"rows": {"dtype": "F32", "shape": [options.rows, options.dim],
+                                  "data_offsets": [0, 4 * options.rows * options.dim]}}).encode()
     with open(path, "wb") as file:
+        if options.base:
+            file.write((HEADER - 8).to_bytes(8, "little") + header.ljust(HEADER - 8))
         for first in range(0, options.rows, _CHUNK):
             file.write(chunk[:min(_CHUNK, options.rows - first) * options.dim].data)
         os.fsync(file.fileno())
@@ -111,7 +124,7 @@ def disk(options, threads=128, seconds=5.0):
 
 def copy(options):
     """A copy of the whole table, forced to the disk."""
-    path, copied = Path(options.folder) / "bag", Path(options.folder) / "copy"
+    path, copied = bag_file(options), Path(options.folder) / "copy"
     begin = time.perf_counter()
     shutil.copyfile(path, copied)
     with open(copied, "rb") as file:

@@ -13,7 +13,7 @@ from hotrow.tables import Store, Table, open
 from hotrow.torch import HotEmbeddingBagCollection, TrainPipeline
 from hotrow.torch.training.dlrm import DLRM
 
-from .disk_files import LR, config, rocksdb_options
+from .disk_files import HEADER, LR, bag_file, config, rocksdb_options
 from .disk_ids import ZipfBatches, batches, coprime, features
 from .plan_native import NativePlanner, load
 
@@ -80,11 +80,18 @@ class Dense:
         self._optimizer.zero_grad()
 
 
+def rehearse(options):
+    """Two steps without tables, for what else the process needs."""
+    dense = Dense(options)
+    for _ in range(2):
+        dense.step(torch.zeros(options.samples * options.features, options.dim, requires_grad=True))
+
+
 class Disk:
     """Mode scratchpipe, with the table on disk."""
 
     def __init__(self, options):
-        path = Path(options.folder) / "tables"
+        path = Path(options.folder) / ("trained" if options.base else "tables")
         begin, self._device = time.perf_counter(), None
         if options.memory is None:
             self._device = hotrow.open("cpu", slots=options.slots)
@@ -166,7 +173,7 @@ def opening(options):
     run.collection.abandon()
     found = {"opened_s": run.opened_s} | run.close()
     begin = time.perf_counter()
-    with open(Path(options.folder) / "tables") as reader:
+    with open(Path(options.folder) / ("trained" if options.base else "tables")) as reader:
         reader.rows("table", np.arange(1000))
     return found | {"reader_s": time.perf_counter() - begin}
 
@@ -174,12 +181,13 @@ def opening(options):
 def bag(options):
     """`nn.EmbeddingBag` with sparse gradients and SGD, on pages that the system does not expect to
     follow one another: else it reads megabytes for a row."""
-    path = Path(options.folder) / "bag"
+    path = bag_file(options)
     with path.open("r+b") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         memory = mmap.mmap(file.fileno(), 0)
     memory.madvise(mmap.MADV_RANDOM)
-    weight = torch.from_numpy(np.frombuffer(memory, np.float32, options.rows * options.dim))
+    weight = torch.from_numpy(np.frombuffer(memory, np.float32, options.rows * options.dim,
+                                            HEADER if options.base else 0))
     module = torch.nn.EmbeddingBag.from_pretrained(weight.view(-1, options.dim), freeze=False,
                                                    mode="sum", sparse=True)
     optimizer = torch.optim.SGD(module.parameters(), LR)

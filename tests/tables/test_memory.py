@@ -3,7 +3,7 @@
 import pytest
 from hotrow import Error
 from hotrow.tables import Table, plan_memory
-from hotrow.tables.memory import SLOT_BYTES, memory_bytes
+from hotrow.tables.memory import SLOT_BYTES, memory_bytes, most_resident, resident_bytes
 
 TABLE = Table("item", 1 << 26, 16)
 
@@ -44,3 +44,19 @@ def test_sizes():
 def test_small_tables_take_less_than_the_limit():
     plan = plan_memory("8GB", [Table("item", 4000, 16)], process=0)
     assert plan.slots == 1 << 14 and plan.tail == 16 << 20 and plan.total < 50 << 20
+
+
+def test_a_limit_of_the_tables_says_what_the_process_adds():
+    whole, alone = (plan_memory("640MB", [TABLE], process=process) for process in (224 << 20, 0))
+    assert "process 235" in str(whole) and whole.beside == 0
+    assert alone.total > 600e6 and "process" not in str(alone).split(";")[0]
+    beside = alone.beside / 1e6
+    assert f"the rest of the process comes on top: {beside:,.0f} so far" in str(alone)
+    assert 0 < beside <= most_resident(lambda: None) / 1e6 + 1
+
+
+def test_the_most_memory_of_a_call_is_measured():
+    before = resident_bytes()
+    most = most_resident(lambda: bytearray(b"1" * (64 << 20)))
+    assert 64 << 20 <= most - before < 200 << 20
+    assert most_resident(lambda: None) < most - (32 << 20)

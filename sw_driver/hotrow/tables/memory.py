@@ -1,7 +1,8 @@
 """How many slots, and how much of the log's end, fit into a limit of memory."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from .table import Table, block_bytes, fitting
 
 SLOT_BYTES = 40  # of a slot beside its row: directory, map, grouping
 _FEWEST_SLOTS = 1 << 14
-_FIRST_STEPS = 64 << 20  # that PyTorch takes once it trains
 _LEAST_TAIL = 16 << 20
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
@@ -24,7 +24,7 @@ class MemoryPlan:
     ----------
     limit : int
     process : int
-        Of the process without the tables.
+        Of the process without the tables, where the limit counts it, else 0.
     index : int
         Places of rows on disk.
     buffers : int
@@ -35,6 +35,8 @@ class MemoryPlan:
         Of all slots, with their rows.
     tail : int
         Of the end of the log.
+    beside : int
+        Of the process as it was, where the limit does not count it, else 0.
     """
 
     limit: int
@@ -44,6 +46,7 @@ class MemoryPlan:
     slots: int
     slot_bytes: int
     tail: int
+    beside: int = 0
 
     @property
     def total(self) -> int:
@@ -53,12 +56,17 @@ class MemoryPlan:
     def __str__(self) -> str:
         parts = {"process": self.process, "places of rows": self.index, "buffers": self.buffers,
                  f"{self.slots:,} slots": self.slot_bytes, "end of the log": self.tail}
-        return (f"{self.total / 1e6:,.0f} of {self.limit / 1e6:,.0f} MB: " + ", ".join(
+        if not self.process:
+            del parts["process"]
+        said = (f"{self.total / 1e6:,.0f} of {self.limit / 1e6:,.0f} MB: " + ", ".join(
             f"{name} {size / 1e6:,.0f}" for name, size in parts.items()))
+        return said if self.process else (
+            f"{said}; the rest of the process comes on top: {self.beside / 1e6:,.0f} so far, and "
+            f"what its first steps take")
 
 
 def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = 1 << 14, depth: int = 4,
-                process: int | None = None) -> MemoryPlan:
+                process: int = 0) -> MemoryPlan:
     """Divide a limit of memory between slots and the end of the log.
 
     memory = process + index + buffers + slots x (row + 40) + tail, where the index has
@@ -75,9 +83,9 @@ def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = 1 << 1
         Most distinct rows of a batch.
     depth : int
         Batches on their way.
-    process : int, optional
-        Bytes of the process without the tables; by default those that it has now, and 64 MiB that
-        its first steps take.
+    process : int
+        Bytes of the process without the tables, where the limit counts it: `most_resident` measures
+        them. By default the limit is that of the tables alone.
 
     Returns
     -------
@@ -94,19 +102,19 @@ def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = 1 << 1
     blocks = sum(-(-table.rows // fitting(table.record, block)) for table in tables)
     index = sum(table.rows for table in tables) * (blocks * 9 // 4 + 2).bit_length() // 8
     buffers = 2 * depth * lookups * (record + 8) + (3 << 20) + 256 * (block + 4096)
-    used = process if process is not None else _resident() + _FIRST_STEPS
     each = record + SLOT_BYTES
-    room = limit - used - index - buffers - _LEAST_TAIL
+    room = limit - process - index - buffers - _LEAST_TAIL
     if room < _FEWEST_SLOTS * each:
         least = limit - room + _FEWEST_SLOTS * each
         raise Error(f"memory of {limit / 1e6:,.0f} MB is too little for tables of "
                     f"{sum(table.rows for table in tables):,} rows: give "
                     f"{-(-least // 10**6):,} MB or more, of which the process has "
-                    f"{used / 1e6:,.0f} MB and the places of rows {index / 1e6:,.0f} MB")
+                    f"{process / 1e6:,.0f} MB and the places of rows {index / 1e6:,.0f} MB")
     rows = sum(table.rows for table in tables)
     slots = min(1 << (room // each).bit_length() - 1, max(_FEWEST_SLOTS, 1 << rows.bit_length()))
     tail = min(room + _LEAST_TAIL - slots * each, max(_LEAST_TAIL, blocks * block))
-    return MemoryPlan(limit, used, index, buffers, slots, slots * each, tail)
+    return MemoryPlan(limit, process, index, buffers, slots, slots * each, tail,
+                      0 if process else resident_bytes())
 
 
 def memory_bytes(limit: int | str) -> int:
@@ -119,6 +127,19 @@ def memory_bytes(limit: int | str) -> int:
     return int(float(found[1]) * unit)
 
 
-def _resident() -> int:
+def resident_bytes() -> int:
+    """Bytes that this process has in memory."""
+    return _status("VmRSS")
+
+
+def most_resident(work: Callable[[], object]) -> int:
+    """The most bytes that this process has in memory during a call: int."""
+    with suppress(OSError):  # where it may not be set back, it is that of the whole run
+        Path("/proc/self/clear_refs").write_text("5")
+    work()
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
     status = Path("/proc/self/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) << 10
+    return int(status.split(f"{name}:")[1].split()[0]) << 10

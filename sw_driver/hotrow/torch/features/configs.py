@@ -58,9 +58,9 @@ class TableConfig:
     tensor : str, optional
         Name of the tensor in each shard.
     memory : int or str, optional
-        With `path`: limit in bytes, or such as "640MB", for the process with all tables of its
-        folder, by which `hotrow.tables.plan_memory` chooses the slots of a device that the
-        collection opens, and the part of the log in memory.
+        With `path`: limit in bytes, or such as "640MB", for all tables of its folder, by which
+        `hotrow.tables.plan_memory` chooses the slots of a device that the collection opens, and the
+        part of the log in memory. The rest of the process comes on top.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def check_tables(configs: Sequence[TableConfig]) -> None:
     limits = {config.memory for config in configs if config.memory is not None}
     if len(limits) > 1:
         raise Error(f"the tables on disk have the limits of memory {sorted(limits, key=str)}: give "
-                    f"one, which is that of the process")
+                    f"one, which is that of all of them")
     unpooled = [config for config in configs if config.pooling == "none"]
     if unpooled and len(unpooled) < len(configs):
         raise Error(f"table {unpooled[0].name!r} is not pooled, and others are: make one "

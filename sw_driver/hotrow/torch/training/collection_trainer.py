@@ -65,7 +65,7 @@ class CollectionTrainer(Trainer):
     def __init__(self, model: nn.Module, tables: EmbeddingTables, optimizer: Rule,
                  device: Device | None = None, mode: Mode = "resident",
                  any_ids: bool = False, id_maps: bytes | None = None, path: str | None = None,
-                 memory: str | None = None, **options: Any):
+                 memory: int | None = None, **options: Any):
         super().__init__(model, tables, optimizer)
         if mode == "hotline":
             refuse_batch_coupled(model)

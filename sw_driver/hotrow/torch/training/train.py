@@ -29,6 +29,7 @@ from .check import BitCheck, StepCheck
 from .collection_trainer import CollectionTrainer
 from .dlrm import DLRM
 from .learning import LearningSchedule
+from .memory import plan_process
 from .options import CACHED, TrainOptions
 from .record import NO_DEVICE, CycleMeter, Predictions, Traffic
 from .reference import ReferenceTrainer
@@ -135,12 +136,15 @@ class _Run:
         self.steps.begin(f"opening the tables in {folder}")
         shape = EmbeddingTables(self.trace.cardinalities, options.dim,
                                 rule.initial if rule.state else None, device="meta")
-        self.trainer = CollectionTrainer(model, shape, rule, self.device, options.mode,
-                                         path=folder, memory=options.memory, **chosen)
-        collection = self.trainer.collection
-        self.device, self.plan = collection.store.device, collection.disk.disk.plan
-        if self.plan is not None:
+        memory = None
+        if options.memory is not None:
+            self.plan = plan_process(options, self.trace, model)
+            memory = self.plan.limit - self.plan.process
             print(f"hotrow: {self.plan}", file=sys.stderr)
+        self.trainer = CollectionTrainer(model, shape, rule, self.device, options.mode,
+                                         path=folder, memory=memory, **chosen)
+        collection = self.trainer.collection
+        self.device = collection.store.device
         try:
             kept = collection.open_commit()
             if options.resume is None:
