@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .config import PRESETS, Config, preset
 from .contract.render import render
+from .contract.systemrdl import systemrdl
 from .units.catalog import LANES, UNITS, configured, unit
 
 FORMATS = ("xrt", "ipxact", "vivado", "nitefury")
@@ -15,10 +16,10 @@ def generate(subparsers):
     """Add `hotrow generate`."""
     parser = subparsers.add_parser(
         "generate", help="write the Verilog of a card or of one of its units",
-        description="Write the Verilog of a preset, its geometry as JSON, and the register and "
-                    "command map as JSON, C header and Markdown; or the Verilog of one unit for a "
-                    "design of your own, with its ports as JSON and Markdown. The same parameters "
-                    "give the same bytes.")
+        description="Write the Verilog of a preset, its geometry as JSON, the register and "
+                    "command map as JSON, C header and Markdown, and the registers as SystemRDL; "
+                    "or the Verilog of one unit for a design of your own, with its ports as JSON "
+                    "and Markdown. The same parameters give the same bytes.")
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--preset", metavar="PRESET", help=f"one of {', '.join(PRESETS)}")
     chosen.add_argument("--unit", metavar="UNIT", help=f"one of {', '.join(UNITS)}")
@@ -143,4 +144,5 @@ def files_of(config, kind="map") -> tuple[dict[str, str], dict]:
     geometry = json.dumps(described, indent=1) + "\n"
     waiver = {f"{config.name}.vlt": lint_waiver(f"{config.name}.v")}
     return {f"{config.name}.v": verilog, f"{config.name}.json": geometry,
-            **(exported or {**waiver, **render()})}, described
+            **(exported or {**waiver, f"{config.name}.rdl": systemrdl(config), **render()})
+            }, described

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-from .encoding import Element, documented
+from .encoding import IDENTITY, NO_BATCH, VERSION, Element, documented
 
 
 class Access(IntEnum):
@@ -132,7 +132,7 @@ class QueueStateBits(IntEnum):
     STATUS = 0xFF00, "why it halted or is faulted"
 
 
-def shift(field: IntEnum) -> int:
+def shift(field: int) -> int:
     """The lowest bit of a field."""
     return (field & -field).bit_length() - 1
 
@@ -152,7 +152,9 @@ class Register:
     """One 32-bit register of the AXI4-Lite slave at byte `offset`.
 
     Only a card whose Config has the attribute `needs` set has the register; None for every card.
-    The members of `fields` are masks.
+    The members of `fields` are masks. `reset` is the value after a reset of the card, or the
+    attribute of Config that has it; None for what the card's state sets. Bits of `pulses` read 0,
+    and writing 1 acts once. Writing 1 to a bit clears it where `clears` is set.
     """
 
     name: str
@@ -161,6 +163,9 @@ class Register:
     doc: str
     fields: type[IntEnum] | None = None
     needs: str | None = None
+    reset: int | str | None = 0
+    pulses: int = 0
+    clears: bool = False
 
 
 QUEUE_OFFSETS = {"lookup": 0x100, "move": 0x140}
@@ -184,7 +189,8 @@ def _queue(queue):
         Register(f"{name}_COMPLETIONS_HIGH", base + 0x0C, _RW, "its upper half"),
         Register(f"{name}_ENTRIES", base + 0x10, _RW,
                  "log2 of the entries of both rings, 1 to 16"),
-        Register(f"{name}_CONTROL", base + 0x14, _RW, "runs the queue", QueueControlBits),
+        Register(f"{name}_CONTROL", base + 0x14, _RW, "runs the queue", QueueControlBits,
+                 pulses=QueueControlBits.ABORT | QueueControlBits.RESUME),
         Register(f"{name}_TAIL", base + 0x18, _RW,
                  "doorbell: commands submitted since the queue was enabled, modulo 2**32. The card "
                  "refuses a lower value, one that is ahead of COMPLETED by more than the ring's "
@@ -197,19 +203,22 @@ def _queue(queue):
 
 
 REGISTERS = {register.name: register for register in (
-    Register("IDENTITY", 0x000, _RO, "0x484F5452"),
-    Register("VERSION", 0x004, _RO, "version of this contract"),
-    *(Register(name, offset, _RO, f"geometry: {parameter}")
+    Register("IDENTITY", 0x000, _RO, f"0x{IDENTITY:X}", reset=IDENTITY),
+    Register("VERSION", 0x004, _RO, "version of this contract", reset=VERSION),
+    *(Register(name, offset, _RO, f"geometry: {parameter}", reset=parameter)
       for name, offset, parameter in GEOMETRY),
-    Register("CONTROL", 0x080, _RW, "soft reset and interrupts", ControlBits),
+    Register("CONTROL", 0x080, _RW, "soft reset and interrupts", ControlBits,
+             pulses=ControlBits.SOFT_RESET),
     Register("STATUS", 0x084, _RO, "whether the card is ready, and which ports stopped",
-             StatusBits),
-    Register("FAULT", 0x088, _RW, "sticky, write 1 to clear", FaultBits),
-    Register("INTERRUPT", 0x08C, _RW, "sticky, write 1 to clear", InterruptBits),
+             StatusBits, reset=None),
+    Register("FAULT", 0x088, _RW, "sticky, write 1 to clear", FaultBits, clears=True),
+    Register("INTERRUPT", 0x08C, _RW, "sticky, write 1 to clear", InterruptBits,
+             clears=True),
     Register("TIMEOUT", 0x090, _RW,
              "cycles without progress after which a memory port stops; 0 for no limit. A queue "
              "whose engine does not use a port for many times as long is faulted"),
-    Register("CYCLE_LOW", 0x094, _RO, "cycles since reset; reading latches CYCLE_HIGH"),
+    Register("CYCLE_LOW", 0x094, _RO, "cycles since reset; reading latches CYCLE_HIGH",
+             reset=None),
     Register("CYCLE_HIGH", 0x098, _RO, "upper half of the cycle counter"),
     Register("EVENT_SELECT", 0x09C, _RW, "event that EVENT_VALUE reads and writes"),
     Register("EVENT_VALUE", 0x0A0, _RW, "value of the selected event counter"),
@@ -219,10 +228,10 @@ REGISTERS = {register.name: register for register in (
              "their bypassed rows are back in their tables, or both will be before the rows of a "
              "later PLAN are fetched. A PLAN or MARK uses the value from when it started. The card "
              "refuses a lower value, and one beyond the last planned batch, and sets FAULT. Cards "
-             "with a planner only", needs="planner"),
+             "with a planner only", needs="planner", reset=NO_BATCH),
     Register("PLAN_WINDOW", 0x0A8, _RO,
              "largest number of batches that are planned or marked and not retired. Cards with a "
-             "planner only", needs="planner"),
+             "planner only", needs="planner", reset="sweep_batches"),
     Register("REGION_HANDLE", 0x0C0, _RW, "handle that REGION_COMMIT writes"),
     Register("REGION_BASE_LOW", 0x0C4, _RW, "byte address, a multiple of 16"),
     Register("REGION_BASE_HIGH", 0x0C8, _RW, "its upper half"),
@@ -255,3 +264,10 @@ def registers_of(config) -> dict[str, Register]:
     """The registers of a card of that Config."""
     return {name: register for name, register in REGISTERS.items()
             if register.needs is None or getattr(config, register.needs)}
+
+
+def reset_value(register: Register, config) -> int | None:
+    """What a card of that Config reads after a reset; None for what the card's state sets."""
+    if isinstance(register.reset, str):
+        return int(getattr(config, register.reset))
+    return register.reset

@@ -3,10 +3,17 @@
 import numpy as np
 import pytest
 from hotrow_rtl.contract.encoding import IDENTITY, VERSION, Opcode, Status, packed_address
-from hotrow_rtl.contract.registers import GEOMETRY, REGISTER_SPACE, REGISTERS, Access
+from hotrow_rtl.contract.registers import (
+    GEOMETRY,
+    REGISTER_SPACE,
+    REGISTERS,
+    Access,
+    registers_of,
+    reset_value,
+)
 from hotrow_sim.golden.region_check import Table
 
-from tests.sim.device.conftest import TINY
+from tests.sim.device.conftest import CARDS, TINY, open_tiny
 
 UNKNOWN = 4  # bit of FAULT
 
@@ -22,6 +29,20 @@ def test_identity_and_geometry(card):
     assert card.read("VERSION") == VERSION
     for name, _, parameter in GEOMETRY:
         assert card.read(name) == getattr(TINY, parameter), name
+
+
+@pytest.mark.parametrize("kind", CARDS)
+def test_values_after_a_reset(kind):
+    """Bits that act once read 0 after a 1 was written, too."""
+    transport = open_tiny(kind)
+    for name, register in registers_of(TINY).items():
+        if register.access is not Access.WRITE_ONLY and register.reset is not None:
+            assert transport.read_register(register.offset) == reset_value(register, TINY), name
+    for name, register in REGISTERS.items():
+        if register.pulses:
+            transport.write_register(register.offset, register.pulses)
+            assert transport.read_register(register.offset) == 0, name
+    transport.close()
 
 
 def test_staging_registers_keep_32_bits(card):
