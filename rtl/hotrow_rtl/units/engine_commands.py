@@ -6,6 +6,10 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import Config, log2
 from ..interfaces.records import COMMAND_PART, COMMAND_PARTS, Engine, command, packed_address
+from ..primitives.replicated_register import replicated
+
+# Ports of a unit with AXI4 masters.
+CONTROL = {"timeout": In(32), "restart": In(1), "stopped": Out(1), "ready": Out(1)}
 
 
 class CommandParts(wiring.Component):
@@ -79,23 +83,42 @@ def memory_region(config: Config) -> data.StructLayout:
         "size": packed_address["offset"].width})
 
 
-def drain(m, restart, ports):
-    """Whether ports drain what is in flight since a restart.
+def control(m, unit, ports, idle=1, stopped=0, cleared=None):
+    """Connect the ports `CONTROL` of a unit.
 
     Parameters
     ----------
     m : Module
-    restart : Value
-        A pulse; the ports restart in the next cycle.
-    ports : sequence of component
-        With an output `idle`.
+    unit : component
+    ports : dict of str to component
+        DMA ports by name; they restart in the cycle after a restart.
+    idle, stopped : Value, optional
+        Of what else drains after a restart.
+    cleared : Value, optional
+        High once the memories are cleared after reset; later it may fall.
+
+    Returns
+    -------
+    Signal
+        High while the ports drain.
     """
-    draining, idle = Signal(), Signal(len(ports))
-    m.d.sync += idle.eq(Mux(draining, Cat(port.idle for port in ports), 0))
-    with m.If(restart):
-        m.d.sync += [draining.eq(1), idle.eq(0)]
-    with m.Elif(idle.all()):
+    draining, all_idle = Signal(), Cat(idle, *(port.idle for port in ports.values()))
+    idle_q, was_cleared = Signal(len(all_idle)), Signal(init=cleared is None)
+    m.d.sync += idle_q.eq(Mux(draining, all_idle, 0))
+    with m.If(unit.restart):
+        m.d.sync += [draining.eq(1), idle_q.eq(0)]
+    with m.Elif(idle_q.all()):
         m.d.sync += draining.eq(0)
+    if cleared is not None:
+        with m.If(cleared):
+            m.d.sync += was_cleared.eq(1)
+    for name, port in ports.items():
+        m.d.comb += [port.timeout.eq(unit.timeout),
+                     port.restart.eq(replicated(m, f"{name}_restart", unit.restart))]
+    m.d.comb += [
+        unit.stopped.eq(Cat(stopped, *(port.stopped for port in ports.values())).any()),
+        unit.ready.eq(was_cleared & ~draining),
+    ]
     return draining
 
 

@@ -11,7 +11,7 @@ from ..lists.lane_packer import LanePacker
 from ..memory.axi import AXI4Write
 from ..memory.write_port import DmaWritePort
 from ..primitives.replicated_register import replicated
-from .engine_commands import drain
+from .engine_commands import CONTROL, control
 
 ELEMENT_BYTES = 4
 
@@ -67,10 +67,7 @@ class ListWriter(wiring.Component):
             "written": Out(stream.Signature(written_list())),
             "m_axi": Out(AXI4Write(address_width=config.address_width, bus_bytes=config.bus_bytes,
                                    id_width=1)),
-            "timeout": In(32),
-            "restart": In(1),
-            "stopped": Out(1),
-            "ready": Out(1),
+            **CONTROL,
         })
 
     def elaborate(self, platform):
@@ -83,12 +80,7 @@ class ListWriter(wiring.Component):
         connect(m, packer=packer.words, port=client.words)
         connect(m, port=client.outcome, written=flipped(self.written))
         connect(m, port.bus, flipped(self.m_axi))
-        m.d.comb += [
-            self.ready.eq(~drain(m, self.restart, [port])),
-            self.stopped.eq(port.stopped),
-            port.timeout.eq(self.timeout),
-            port.restart.eq(replicated(m, "port_restart", self.restart)),
-        ]
+        control(m, self, {"port": port})
         for outer, inner in ((self.starts, client.request), (self.elements, packer.elements)):
             m.d.comb += [inner.valid.eq(outer.valid & self.ready), inner.p.eq(outer.p),
                          outer.ready.eq(inner.ready & self.ready)]

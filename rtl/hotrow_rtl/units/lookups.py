@@ -1,6 +1,6 @@
 """The lookup engine by itself: the hot and cold splitter, or with a planner that plans ahead."""
 
-from amaranth import Module, Signal
+from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -10,9 +10,8 @@ from ..interfaces.retirement import Retirement
 from ..lookup.engine import LookupEngine
 from ..memory.axi import AXI4Read, AXI4Write
 from ..memory.read_port import DmaReadPort
-from ..primitives.replicated_register import replicated
 from ..top import RESULT_CLIENTS, result_port
-from .engine_commands import CommandParts, drain, lookup_table, register
+from .engine_commands import CONTROL, CommandParts, control, lookup_table, register
 
 SOURCES = ("source", "lengths")  # clients of the list port
 RESULTS = tuple(name for name, client in RESULT_CLIENTS.items() if client.unit == "engines")
@@ -46,10 +45,7 @@ ready
             **({"retirement": In(Retirement())} if config.planner else {}),
             "m_axi_list": Out(AXI4Read(**bus, id_width=1)),
             "m_axi_result": Out(AXI4Write(**bus, id_width=(len(RESULTS) - 1).bit_length())),
-            "timeout": In(32),
-            "restart": In(1),
-            "stopped": Out(1),
-            "ready": Out(1),
+            **CONTROL,
         })
 
     def elaborate(self, platform):
@@ -74,18 +70,11 @@ ready
         connect(m, list_port.bus, flipped(self.m_axi_list))
         connect(m, results.bus, flipped(self.m_axi_result))
 
-        draining, cleared = drain(m, self.restart, (list_port, results)), Signal()
-        with m.If(engine.ready):  # a command that clears a memory is not waited for
-            m.d.sync += cleared.eq(1)
-        for name, port in (("list", list_port), ("result", results)):
-            m.d.comb += [port.timeout.eq(self.timeout),
-                         port.restart.eq(replicated(m, f"{name}_restart", self.restart))]
+        draining = control(m, self, {"list": list_port, "result": results}, cleared=engine.ready)
         m.d.comb += [
             engine.restart.eq(self.restart),
             parts.restart.eq(self.restart | draining),
             parts.enable.eq(self.ready),
-            self.stopped.eq(list_port.stopped | results.stopped),
-            self.ready.eq(cleared & ~draining),
         ]
         return m
 

@@ -1,6 +1,6 @@
 """The row mover by itself: it gathers and scatters rows between tables and slots in memory."""
 
-from amaranth import Module, Signal
+from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -10,8 +10,7 @@ from ..memory.axi import AXI4, AXI4Read, AXI4Write
 from ..memory.read_port import DmaReadPort
 from ..mover.engine import RowMover
 from ..mover.port.payloads import id_width
-from ..primitives.replicated_register import replicated
-from .engine_commands import CommandParts, drain, memory_region, register, row_table
+from .engine_commands import CONTROL, CommandParts, control, memory_region, register, row_table
 
 LISTS = ("rows", "targets")  # clients of the list port
 
@@ -70,10 +69,7 @@ class RowMoverUnit(wiring.Component):
             "regions": In(stream.Signature(memory_region(config))),
             "m_axi_list": Out(AXI4Read(**bus, id_width=1)),
             **{f"m_axi_row{number}": Out(rows) for number in range(config.row_ports)},
-            "timeout": In(32),
-            "restart": In(1),
-            "stopped": Out(1),
-            "ready": Out(1),
+            **CONTROL,
         })
 
     def elaborate(self, platform):
@@ -96,17 +92,12 @@ class RowMoverUnit(wiring.Component):
                 for name, member in bus.signature.members.items():
                     inner, pin = getattr(bus, name), getattr(outer, name)
                     m.d.comb += pin.eq(inner) if member.flow is Out else inner.eq(pin)
-        draining, cleared = drain(m, self.restart, (list_port, mover)), Signal()
-        with m.If(mover.ready):
-            m.d.sync += cleared.eq(1)
+        draining = control(m, self, {"list": list_port}, idle=mover.idle, cleared=mover.ready,
+                           stopped=mover.read_stopped | mover.write_stopped)
         m.d.comb += [
             mover.timeout.eq(self.timeout),
-            list_port.timeout.eq(self.timeout),
             mover.restart.eq(self.restart),
-            list_port.restart.eq(replicated(m, "list_restart", self.restart)),
             parts.restart.eq(self.restart | draining),
             parts.enable.eq(self.ready),
-            self.stopped.eq(list_port.stopped | mover.read_stopped | mover.write_stopped),
-            self.ready.eq(cleared & ~draining),
         ]
         return m
