@@ -10,6 +10,7 @@ import hotrow
 import pytest
 from hotrow.command import cli
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow_rtl.units.catalog import UNITS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -140,3 +141,11 @@ def test_the_reference_shows_every_call_of_a_device():
     missing = [name for name, call in calls.items()
                if call.__qualname__.partition(".")[0] not in shown or not call.__doc__]
     assert not missing
+
+
+def test_the_pages_show_every_unit():
+    shown = {f"{each.__module__}:{each.__qualname__}" for each in referenced()
+             if isinstance(each, type)}
+    assert {each.component for each in UNITS.values()} <= shown
+    page = (ROOT / "docs" / "unit_in_your_design.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \| \w+ .* \| [`\w]", page, re.M)[:len(UNITS)] == list(UNITS)

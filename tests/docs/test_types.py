@@ -18,6 +18,13 @@ import hotrow
 import numpy as np
 import torch
 from hotrow.torch import Checkpoint, NgramIds, TableConfig, TrainPipeline, convert, ids_of
+from hotrow_rtl.config import Config
+from hotrow_rtl.units.catalog import Unit, unit
+from hotrow_rtl.units.counters import AccessCounters, row_beat
+from hotrow_sim.bench import simulate_unit
+from hotrow_sim.bench.host_arrays import HostArrays
+from hotrow_sim.bench.streams import StreamSink, StreamSource
+from hotrow_sim.bench.unit_bench import UnitBench
 from numpy.typing import NDArray
 
 with hotrow.open("cpu", preset="ecp5", timeout=60.0) as device:
@@ -75,6 +82,25 @@ Checkpoint("run.pt").save(state=pipeline.state_dict())
 hotrow.torch.average_gradients(model.parameters())
 hotrow.torch.Unknown  # E: attr-defined
 hotrow.unknown  # E: attr-defined
+
+assert_type(unit("counters"), Unit)
+two_lanes = unit("counters").config({"lanes": 2})
+assert_type(two_lanes, Config)
+AccessCounters(two_lanes)
+AccessCounters("tiny")  # E: arg-type
+unit("counters").config({"lanes": 2.5})  # E: dict-item
+simulate_unit("made/hotrow_counters.json", "bench", folder="out", wave=1)  # E: call-arg
+
+
+async def drive(dut: Any) -> None:
+    bench = await UnitBench.start(dut, idle=0.1, seed="one")
+    assert_type(bench, UnitBench)
+    assert_type(bench.memory, HostArrays)
+    bench.lookups.put({"last": 1})
+    await bench.restart()
+    source = StreamSource(dut, "lookups", row_beat(two_lanes), idle=0.5)
+    StreamSink(dut, "reports", 8, idle=0.5)  # E: call-arg
+    source.put(1)
 """
 
 
@@ -85,10 +111,11 @@ def test_a_program(tmp_path):
         f"def use_{name}(it: hotrow.torch.{name}) -> None: ...\n"
         for name in hotrow.torch.__all__ if name[0].isupper() and name != "TrainPipeline")
     (tmp_path / "program.py").write_text(source)
+    sources = os.pathsep.join(str(ROOT / part) for part in ("sw_driver", "rtl", "sim"))
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent",
          "--show-error-codes", "--cache-dir", tmp_path / "cache", "program.py"], cwd=tmp_path,
-        env=os.environ | {"MYPYPATH": str(ROOT / "sw_driver")}, capture_output=True, text=True)
+        env=os.environ | {"MYPYPATH": sources}, capture_output=True, text=True)
     found = {(int(line), kind) for line, kind in re.findall(
         r"^program\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.M)}
     expected = {(number, line.rpartition("# E: ")[2])

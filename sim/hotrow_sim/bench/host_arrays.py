@@ -3,6 +3,7 @@
 from bisect import bisect_right
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class HostArrays:
@@ -17,16 +18,18 @@ class HostArrays:
         Addresses of such accesses.
     """
 
-    def __init__(self):
-        self._starts, self._arrays, self.strays = [], [], []  # sorted by address
+    def __init__(self) -> None:
+        self._starts: list[int] = []  # sorted
+        self._arrays: list[NDArray[np.uint8]] = []
+        self.strays: list[int] = []
 
-    def map(self, array, address, writable=True):
+    def map(self, array: NDArray[np.uint8], address: int, writable: bool = True) -> None:
         """Put a uint8 array at an address; the memory takes every write."""
         at = bisect_right(self._starts, address)
         self._starts.insert(at, address)
         self._arrays.insert(at, array)
 
-    def unmap(self, address):
+    def unmap(self, address: int) -> None:
         """Remove the array at an address."""
         at = self._starts.index(address)
         del self._starts[at], self._arrays[at]

@@ -1,6 +1,7 @@
 """AXI4 memories of cocotbext-axi at a unit's masters, with a checker of the rules on each."""
 
 from random import Random
+from typing import Any
 
 import cocotb
 from cocotb.triggers import FallingEdge
@@ -14,6 +15,7 @@ from cocotbext.axi import (
 )
 
 from .axi_rules import READ, WRITE, AxiRules
+from .host_arrays import HostArrays
 
 _KINDS = {"r": (AxiRamRead, AxiReadBus, READ, ("ar", "r")),
           "w": (AxiRamWrite, AxiWriteBus, WRITE, ("aw", "w", "b")),
@@ -43,7 +45,8 @@ class AxiMemory:
         What the master has broken.
     """
 
-    def __init__(self, dut, name, half, memory, bus_bytes, *, stall=0.0, seed=0):
+    def __init__(self, dut: Any, name: str, half: str, memory: HostArrays, bus_bytes: int, *,
+                 stall: float = 0.0, seed: int | str = 0):
         kind, bus, channels, names = _KINDS[half]
         self.name, self.rules = f"{name} {half}", AxiRules(channels, bus_bytes)
         ram = kind(bus.from_prefix(dut, name), dut.clk, dut.rst, mem=memory)
@@ -59,7 +62,7 @@ class AxiMemory:
         self._pins = {pin: getattr(dut, f"{name}_{pin}") for pin in self.rules.pins}
         cocotb.start_soon(self._check(dut))
 
-    def silence(self, silent=True):
+    def silence(self, silent: bool = True) -> None:
         """Answer nothing from now on, or answer again."""
         for channel in self._channels.values():
             channel.set_pause_generator(None)

@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 
 from vcd.gtkw import GTKWSave
@@ -22,8 +24,9 @@ _BUILD = {"icarus": ["-g2012"],
 _UNDEFINED = {"COCOTB_RESOLVE_X": "random", "COCOTB_RANDOM_SEED": "1"}
 
 
-def simulate(verilog, top: str, module: str, *, simulator: str = "icarus", folder=".",
-             waves: bool = False, environment=None) -> int:
+def simulate(verilog: str | PathLike[str], top: str, module: str, *, simulator: str = "icarus",
+             folder: str | PathLike[str] = ".", waves: bool = False,
+             environment: Mapping[str, str] | None = None) -> int:
     """Run the tests of a cocotb module.
 
     Parameters
@@ -74,15 +77,16 @@ def simulate(verilog, top: str, module: str, *, simulator: str = "icarus", folde
     return passed
 
 
-def simulate_unit(description, module: str, *, folder, waves: bool = False, environment=(),
-                  **options):
+def simulate_unit(description: str | PathLike[str], module: str, *,
+                  folder: str | PathLike[str], simulator: str = "icarus", waves: bool = False,
+                  environment: Mapping[str, str] | None = None) -> tuple[int, Path | None]:
     """Run a bench of a unit with `UnitBench`.
 
     Parameters
     ----------
     description : path
         The JSON file of `hotrow generate --unit`; the Verilog is beside it.
-    module, folder, waves, environment, options
+    module, folder, simulator, waves, environment
         See `simulate`.
 
     Returns
@@ -96,8 +100,9 @@ def simulate_unit(description, module: str, *, folder, waves: bool = False, envi
     described = json.loads(description.read_text())
     top = described["top"]
     passed = simulate(
-        description.with_suffix(".v"), top, module, folder=folder, waves=waves, **options,
-        environment={"HOTROW_UNIT": str(description), **_UNDEFINED, **dict(environment)})
+        description.with_suffix(".v"), top, module, folder=folder, simulator=simulator,
+        waves=waves,
+        environment={"HOTROW_UNIT": str(description), **_UNDEFINED, **(environment or {})})
     if not waves:
         return passed, None
     waveform = folder / (f"build/{top}.fst" if (folder / f"build/{top}.fst").exists()

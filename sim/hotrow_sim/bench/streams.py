@@ -6,6 +6,7 @@ it is accepted.
 
 from collections import deque
 from random import Random
+from typing import Any
 
 import cocotb
 from amaranth.hdl import Shape
@@ -13,7 +14,7 @@ from amaranth.lib import data
 from cocotb.triggers import Event, RisingEdge
 
 
-def to_bits(shape, payload) -> int:
+def to_bits(shape: Any, payload: Any) -> int:
     """A payload as a number: of a layout a dict, or lists of dicts for arrays."""
     if isinstance(shape, data.Layout):
         return payload.as_bits() if isinstance(payload, data.Const) else (
@@ -30,7 +31,7 @@ class _Stream:
         So far.
     """
 
-    def __init__(self, dut, name, shape, clock):
+    def __init__(self, dut: Any, name: str, shape: Any, clock: Any):
         self.name, self.shape, self._clock = name, shape, clock
         self._payload, self._valid, self._ready = (
             getattr(dut, f"{name}_{part}") for part in ("payload", "valid", "ready"))
@@ -56,25 +57,26 @@ class StreamSource(_Stream):
         By default `dut.clk`.
     """
 
-    def __init__(self, dut, name, shape, *, idle=0.0, seed=0, clock=None):
+    def __init__(self, dut: Any, name: str, shape: Any, *, idle: float = 0.0,
+                 seed: int | str = 0, clock: Any = None):
         super().__init__(dut, name, shape, clock or dut.clk)
         self.idle, self._rng, self._queue = idle, Random(f"{name} {seed}"), deque()
         self._empty = Event()
         self._valid.value = 0
         self._task = cocotb.start_soon(self._drive())
 
-    def put(self, *payloads):
+    def put(self, *payloads: Any) -> None:
         """Send payloads in order; returns at once."""
         self._queue.extend(to_bits(self.shape, payload) for payload in payloads)
         if payloads:
             self._empty.clear()
 
-    async def drained(self):
+    async def drained(self) -> None:
         """Wait until every payload is accepted."""
         if self._queue:
             await self._empty.wait()
 
-    def drop(self):
+    def drop(self) -> None:
         """Forget the payloads that are not accepted, the one that is offered too: for a restart."""
         self._task.cancel()
         self._queue.clear()
@@ -125,22 +127,24 @@ class StreamSink(_Stream):
         Payloads are neither received nor checked.
     """
 
-    def __init__(self, dut, name, shape, *, stall=0.0, seed=0, clock=None):
+    def __init__(self, dut: Any, name: str, shape: Any, *, stall: float = 0.0,
+                 seed: int | str = 0, clock: Any = None):
         super().__init__(dut, name, shape, clock or dut.clk)
-        self.stall, self._rng, self.received = stall, Random(f"{name} {seed}"), deque()
+        self.stall, self._rng = stall, Random(f"{name} {seed}")
+        self.received: deque[Any] = deque()
         self.paused, self.ignores = False, False
         self._arrived, self._held = Event(), None
         self._ready.value = 0
         cocotb.start_soon(self._drain())
 
-    async def get(self):
+    async def get(self) -> Any:
         """The next payload."""
         while not self.received:
             self._arrived.clear()
             await self._arrived.wait()
         return self.received.popleft()
 
-    def drop(self):
+    def drop(self) -> None:
         """Forget the payloads received, and one that waits: for a restart."""
         self.received.clear()
         self._held = None

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from amaranth.lib import stream
 from amaranth.lib.wiring import In
@@ -30,11 +31,12 @@ class UnitBench:
         Of all AXI4 masters: `memory.map(array, address)` puts a uint8 array at an address.
     """
 
-    def __init__(self, dut, described, *, idle, stall, seed):
+    def __init__(self, dut: Any, described: dict[str, Any], *, idle: float, stall: float,
+                 seed: int | str):
         self.dut, known = dut, unit(described["unit"])
         self.config = known.config(described["parameters"])
         self.component = known.make(self.config)
-        self.memory = HostArrays()
+        self.memory, self._named = HostArrays(), {}
         self._sources, self._sinks, self._ports = [], [], []
         for name, member in self.component.signature.members.items():
             interface = None if member.is_port else member.signature
@@ -55,7 +57,14 @@ class UnitBench:
             else:
                 self._quiet(name)
                 continue
-            setattr(self, name, made)
+            self._named[name] = made
+
+    def __getattr__(self, name: str) -> Any:
+        named = self.__dict__.get("_named", {})
+        if name not in named:
+            raise AttributeError(f"the unit has no stream or memory {name!r}: expected one of "
+                                 f"{', '.join(named)}")
+        return named[name]
 
     def _quiet(self, name):
         """Drive other inputs with 0."""
@@ -64,7 +73,8 @@ class UnitBench:
                 getattr(self.dut, "_".join(map(str, path))).value = 0
 
     @classmethod
-    async def start(cls, dut, *, idle=0.0, stall=0.0, seed=0):
+    async def start(cls, dut: Any, *, idle: float = 0.0, stall: float = 0.0,
+                    seed: int | str = 0) -> "UnitBench":
         """Start the clock, reset the unit and wait until it is ready.
 
         Parameters
@@ -87,13 +97,13 @@ class UnitBench:
         await bench.ready()
         return bench
 
-    async def ready(self):
+    async def ready(self) -> None:
         """Wait until the unit is ready, as after its memories are cleared."""
         await RisingEdge(self.dut.clk)
         while hasattr(self.component, "ready") and not int(self.dut.ready.value):
             await RisingEdge(self.dut.clk)
 
-    async def restart(self):
+    async def restart(self) -> None:
         """Restart the unit, or reset it if it has no restart; forget what its streams have not
         transferred, and wait until it is ready."""
         pin = self.dut.restart if hasattr(self.component, "restart") else self.dut.rst
@@ -109,7 +119,7 @@ class UnitBench:
             sink.ignores = False
         await self.ready()
 
-    def finish(self):
+    def finish(self) -> None:
         """Check that every payload of an output stream was taken, that every AXI4 master has obeyed
         the rules, and that nothing is in flight.
 
