@@ -25,6 +25,7 @@ from .workloads import Workload
 
 SLOPE, SEED, DENSE = 1.05, 0, 13
 ROUNDS, LEAST_SECONDS = 7, 0.02
+SCALED = 4  # of `CALIBRATED`: the size whose rows are timed on one thread as well
 COPY_BYTES = 2**27
 GEMM = 1024
 
@@ -103,22 +104,27 @@ def least_seconds(works, rounds=ROUNDS):
     return least
 
 
-def calibrate(checked=()):
+def calibrate(checked=(), threads=None):
     """Measure.
 
     Parameters
     ----------
     checked : sequence of Size
         Additional sizes to time in the same rounds, not used for the rates.
+    threads : int, optional
+        Threads to measure with, one for each free core of the host; default PyTorch's.
 
     Returns
     -------
     system : System
         This host, without a GPU.
     record : dict
-        The measurements; `checked` has predicted and measured seconds of each additional size.
+        The measurements; `checked` has predicted and measured seconds of each additional size,
+        `row_scaling` the speed of embedding work over that on one thread.
     """
     started = time.monotonic()
+    if threads:
+        torch.set_num_threads(threads)
     runs = [Run(size) for size in (*CALIBRATED, *checked)]
     source, target = torch.ones(COPY_BYTES // 4), torch.empty(COPY_BYTES // 4)
     left = torch.rand(GEMM, GEMM)
@@ -127,19 +133,33 @@ def calibrate(checked=()):
     count, known = len(runs), len(CALIBRATED)
     steps, dense = np.array(times[:count]), np.array(times[count:2 * count])
     host = System(
-        "this-host", "this host", cores=os.cpu_count() or 1,
+        "this-host", "this host", cores=threads or os.cpu_count() or 1,
         host_memory_gb=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9,
         host_memory_gbps=2 * COPY_BYTES / times[-2] / 1e9,
         host_tflops=2 * GEMM**3 / times[-1] / 1e12, core_speed=1.0,
         source="measured with PyTorch", rates=_rates(runs[:known], steps[:known], dense[:known]))
     record = {
-        "threads": torch.get_num_threads(), "gemm_tflops": host.host_tflops,
+        "threads": torch.get_num_threads(), "row_scaling": _row_scaling(runs[SCALED]),
+        "gemm_tflops": host.host_tflops,
         "copy_gbps": host.host_memory_gbps, "rates": vars(host.rates),
         "calibrated": _compare(runs[:known], steps, host),
         "checked": _compare(runs[known:], steps[known:], host),
         "seconds": time.monotonic() - started,
     }
     return host, record
+
+
+def _row_scaling(run):
+    """Speed of the step without its dense part on all threads, over that on one."""
+    threads, seconds = torch.get_num_threads(), []
+    try:
+        for count in (threads, 1):
+            torch.set_num_threads(count)
+            step, dense = least_seconds([run.step, run.dense])
+            seconds.append(step - dense)
+    finally:
+        torch.set_num_threads(threads)
+    return seconds[1] / seconds[0]
 
 
 def _rates(runs, steps, dense):

@@ -157,7 +157,7 @@ def _question(options, known):
             note = str(missing)
             print(f"hotrow explore: {note}", file=sys.stderr)
     if options.calibrate:
-        system, options.record = _calibrated(system)
+        system, options.record = _calibrated(system, options.free_cores)
     hot_bytes = options.hot_budget.wanted(sum(work.rows), work.row_bytes) * work.row_bytes
     return Question(work, system, known, hot_bytes, card, options.framework,
                     "no card" if note == "none" else note), note
@@ -180,11 +180,14 @@ def _workload(options):
     return workloads.of_trace(trace, batch=batch).changed(**changes)
 
 
-def _calibrated(system):
+def _calibrated(system, free_cores):
     from .calibrate import calibrate
 
+    if free_cores and free_cores > (os.cpu_count() or 1):
+        raise systems.ExploreError(f"--free-cores {free_cores} with --calibrate: this host has "
+                                   f"{os.cpu_count()} cores")
     print("hotrow explore: measuring this host, up to a minute", file=sys.stderr)
-    host, record = _passive(calibrate)
+    host, record = _passive(calibrate, (), free_cores)
     return system.changed(
         title=f"this host, with the GPUs of: {system.title}" if system.gpus else "this host",
         cores=host.cores, core_speed=host.core_speed, host_memory_gb=host.host_memory_gb,
@@ -284,11 +287,13 @@ def _validate(options, known):
 def _check_resident(options):
     from .calibrate import CHECKED, calibrate
 
-    _, record = _passive(calibrate, CHECKED)
+    _, record = _passive(calibrate, CHECKED, options.free_cores)
     worst = max(abs(each["ratio"] - 1) for each in record["checked"])
     if options.json:
         print_json(record)
     else:
+        print(f"{record['threads']} threads work on rows {record['row_scaling']:.2f} times as fast "
+              "as one")
         print("batch  tables  rows/table  dim  MLP scale  predicted ms  measured ms  ratio")
         for each in record["checked"]:
             size = each["size"]

@@ -67,6 +67,7 @@ def test_report_of_a_trace(tmp_path, capsys, monkeypatch):
     (["--trace", "single", "--workload", "m1"], "not both"),
     (["--system", "cpu-server", "--gpus", "2"], "has no GPU"),
     (["--check-resident"], "needs --calibrate"),
+    (["--calibrate", "--free-cores", 4096], "--free-cores 4096 with --calibrate: this host has"),
     (["-o", __file__], "test_explore_cli.py is a file; name another folder"),
     (["--map", "--workload", "m1"], "--map does not read --workload: leave one of them out"),
     (["--map", "--free-cores", "2"], "--map does not read --free-cores"),
