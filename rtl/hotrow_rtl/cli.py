@@ -60,8 +60,11 @@ def run(options) -> int:
     print(f"emitting the Verilog of {options.unit or config.name} ...", file=sys.stderr)
     if options.unit:
         from .emit.unit import unit_files  # loads Amaranth
+        from .export.fusesoc import fusesoc_files
 
         files, described = unit_files(chosen, config)
+        files |= fusesoc_files("units", chosen.name, chosen.module, f"{chosen.module}.v",
+                               described["ports"])
     else:
         files, described = files_of(config, options.format)
     for name, text in files.items():
@@ -122,6 +125,8 @@ def files_of(config, kind="map") -> tuple[dict[str, str], dict]:
     from .emit.component import lint_waiver
     from .emit.memory_report import memories
     from .emit.verilog import TOP_MODULE, emit  # loads Amaranth
+    from .export.fusesoc import fusesoc_files
+    from .export.interfaces import ports_of
 
     exported = {}
     if kind != "map":
@@ -142,7 +147,8 @@ def files_of(config, kind="map") -> tuple[dict[str, str], dict]:
                      for memory in held],
     }
     geometry = json.dumps(described, indent=1) + "\n"
-    waiver = {f"{config.name}.vlt": lint_waiver(f"{config.name}.v")}
-    return {f"{config.name}.v": verilog, f"{config.name}.json": geometry,
-            **(exported or {**waiver, f"{config.name}.rdl": systemrdl(config), **render()})
-            }, described
+    beside = exported or {
+        f"{config.name}.vlt": lint_waiver(f"{config.name}.v"),
+        f"{config.name}.rdl": systemrdl(config), **render(),
+        **fusesoc_files("cards", config.name, TOP_MODULE, f"{config.name}.v", ports_of(config))}
+    return {f"{config.name}.v": verilog, f"{config.name}.json": geometry, **beside}, described

@@ -58,6 +58,14 @@ def buses(config: Config) -> list[Bus]:
     return [_bus(config, prefix, tuple(ports)) for prefix, ports in found.items()]
 
 
+def ports_of(config: Config) -> list[dict]:
+    """Every port of the accelerator: `name`, `direction` ("input" or "output") and `bits`."""
+    single = (("clk", False, 1), ("rst", False, 1), ("interrupt", True, 1))
+    members = ((port.name, port.output, port.bits) for bus in buses(config) for port in bus.ports)
+    return [{"name": name, "direction": "output" if output else "input", "bits": bits}
+            for name, output, bits in (*single, *members)]
+
+
 def _bus(config, prefix, ports):
     control, signals = prefix == CONTROL, {port.signal for port in ports}
     return Bus(prefix, not control, 32 if control else 8 * config.bus_bytes,

@@ -9,7 +9,7 @@ from ..config import Config
 from ..contract.encoding import VERSION
 from ..contract.registers import REGISTER_SPACE, Access, registers_of
 from ..emit.verilog import TOP_MODULE, emit
-from .interfaces import CONTROL, buses
+from .interfaces import CONTROL, buses, ports_of
 
 _NAMESPACE = "http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009"
 _ACCESS = {Access.READ_ONLY: "read-only", Access.READ_WRITE: "read-write",
@@ -47,7 +47,7 @@ def _component(config, verilog):
             _add(space, "range", f"0x{1 << bus.address_bits:X}")
             _add(space, "width", bus.data_bits)
     _registers(component, config)
-    _model(component, found)
+    _model(component, config)
     files = _add(_add(component, "fileSets"), "fileSet")
     _add(files, "name", _SOURCES)
     file = _add(files, "file")
@@ -122,7 +122,7 @@ def _registers(component, config):
             _add(entry, name, value)
 
 
-def _model(component, found):
+def _model(component, config):
     model = _add(component, "model")
     view = _add(_add(model, "views"), "view")
     _add(view, "name", "synthesis")
@@ -131,16 +131,14 @@ def _model(component, found):
     _add(view, "modelName", TOP_MODULE)
     _add(_add(view, "fileSetRef"), "localName", _SOURCES)
     ports = _add(model, "ports")
-    every = [(port.name, port.output, port.bits) for bus in found for port in bus.ports]
-    for name, output, bits in (("clk", False, 1), ("rst", False, 1), ("interrupt", True, 1),
-                               *every):
+    for described in ports_of(config):
         port = _add(ports, "port")
-        _add(port, "name", name)
+        _add(port, "name", described["name"])
         wire = _add(port, "wire")
-        _add(wire, "direction", "out" if output else "in")
-        if bits > 1:
+        _add(wire, "direction", described["direction"].removesuffix("put"))
+        if described["bits"] > 1:
             vector = _add(wire, "vector")
-            _add(vector, "left", bits - 1)
+            _add(vector, "left", described["bits"] - 1)
             _add(vector, "right", 0)
 
 

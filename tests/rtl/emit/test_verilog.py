@@ -268,8 +268,9 @@ def test_generate_writes_every_file(generate, tmp_path, capsys):
     assert said["slots"] == TINY.slots and said["lanes"] == TINY.lanes
     assert said["parameters"] == TINY.describe()
     assert {path.name: path.stat().st_size for path in folder.iterdir()} == said["files"]
-    assert set(said["files"]) == {"tiny.v", "tiny.vlt", "tiny.json", "tiny.rdl", "contract.json",
-                                  "contract.md", "hotrow_contract.h", "link.json", "link.md"}
+    assert set(said["files"]) == {
+        "tiny.v", "tiny.vlt", "tiny.json", "tiny.rdl", "tiny.core", "hotrow_smoke.v",
+        "contract.json", "contract.md", "hotrow_contract.h", "link.json", "link.md"}
     assert (folder / "tiny.v").read_text() == STAND_IN
     geometry = json.loads((folder / "tiny.json").read_text())
     assert geometry["memory_bits"] == sum(memory["width"] * memory["depth"]

@@ -13,7 +13,8 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.registers import REGISTERS
 from hotrow_rtl.emit import litex_generator as litex_core
 from hotrow_rtl.export import FILES, ipxact, nitefury, pcie_card, vivado, xrt
-from hotrow_rtl.export.interfaces import buses
+from hotrow_rtl.export.fusesoc import fusesoc_files
+from hotrow_rtl.export.interfaces import buses, ports_of
 from hotrow_rtl.mover.addressing.port_interleave import row_port
 
 from tests.rtl.emit.test_verilog import verilog as emitted
@@ -52,7 +53,7 @@ def core_ports(config=TINY):
     return "module hotrow(\n  " + ",\n  ".join(ports) + "\n);\nendmodule\n"
 
 
-def ports_of(text, module):
+def verilog_ports(text, module):
     """(name, direction, bits) of a module's ports in Verilog."""
     body = re.search(rf"^module {module}\s*\(.*?^endmodule", text, re.M | re.S)[0]
     return {(name, direction, int(high or 0) + 1) for direction, high, name in PORT.findall(body)}
@@ -63,9 +64,9 @@ def test_interfaces_are_the_ports_of_the_verilog():
     verilog = emitted("tiny")
     listed = {(port.name, "output" if port.output else "input", port.bits)
               for bus in buses(TINY) for port in bus.ports}
-    assert listed == {port for port in ports_of(verilog, "hotrow")
+    assert listed == {port for port in verilog_ports(verilog, "hotrow")
                       if port[0] not in ("clk", "rst", "interrupt")}
-    assert ports_of(verilog, "hotrow") == ports_of(core_ports(), "hotrow")
+    assert verilog_ports(verilog, "hotrow") == verilog_ports(core_ports(), "hotrow")
 
 
 def test_directions_of_the_interfaces():
@@ -82,7 +83,7 @@ def test_ipxact(core):
         (port.find(f"{SPIRIT}name").text, f"{port.find(f'.//{SPIRIT}direction').text}put",
          int(port.findtext(f".//{SPIRIT}left", "0")) + 1)
         for port in root.iter(f"{SPIRIT}port")}
-    assert named == ports_of(core, "hotrow")
+    assert named == verilog_ports(core, "hotrow")
     mapped = {name.text for name in root.findall(f".//{SPIRIT}physicalPort/{SPIRIT}name")}
     assert mapped == {name for name, _, _ in named}
     offsets = {register.find(f"{SPIRIT}name").text:
@@ -108,9 +109,9 @@ def test_xrt(core):
     assert ports["m_axi_row0"].get("dataWidth") == "128"
     assert [each.get("port") for each in root.iter("arg")] == list(ports)[1:]
     wrapper = {(name.replace("s_axi_control", "s_axil"), direction, bits) for name, direction, bits
-               in ports_of(files["hotrow_kernel.v"], "hotrow_kernel")}
+               in verilog_ports(files["hotrow_kernel.v"], "hotrow_kernel")}
     assert {port for port in wrapper if "axi" in port[0]} == {
-        port for port in ports_of(core, "hotrow") if "axi" in port[0]}
+        port for port in verilog_ports(core, "hotrow") if "axi" in port[0]}
     assert {("ap_clk", "input", 1), ("ap_rst_n", "input", 1)} < wrapper
 
 
@@ -176,23 +177,40 @@ def test_the_kernel_elaborates(monkeypatch, tmp_path):
         assert right in text and said(text.replace(right, wrong)), right
 
 
+def test_the_bench_of_fusesoc_has_every_port(tmp_path):
+    """Icarus runs it beside a card whose outputs are undefined, which it reports."""
+    iverilog = shutil.which("iverilog")
+    if not iverilog:
+        pytest.skip("iverilog is not installed")
+    files = fusesoc_files("cards", "tiny", "hotrow", "tiny.v", ports_of(TINY))
+    assert sorted(files) == ["hotrow_smoke.v", "tiny.core"]
+    (tmp_path / "all.v").write_text(files["hotrow_smoke.v"] + core_ports())
+    done = subprocess.run([iverilog, "-g2012", "-Wall", "-Wno-timescale", "-s", "hotrow_smoke",
+                           "-o", tmp_path / "bench", tmp_path / "all.v"],
+                          capture_output=True, text=True)
+    assert not done.returncode and not done.stdout + done.stderr, done.stderr
+    done = subprocess.run(["vvp", "-n", tmp_path / "bench"], capture_output=True, text=True)
+    assert done.returncode and "an undefined valid or ready" in done.stdout + done.stderr
+
+
 @needs_litepcie
 def test_nitefury(core, tmp_path):
     """All ports of LitePCIe's PHY, the bridge and the accelerator are connected, with the right
     width; every port of the design has a pin."""
     files = FILES["nitefury"](TINY)
-    pins = ports_of(files["hotrow_nitefury.v"], "hotrow_nitefury")
-    phy = ports_of(re.sub(" +", " ", files["pcie_phy.v"]), "pcie_phy")
+    pins = verilog_ports(files["hotrow_nitefury.v"], "hotrow_nitefury")
+    phy = verilog_ports(re.sub(" +", " ", files["pcie_phy.v"]), "pcie_phy")
     assert {port for port in pins if port[0] != "pcie_clkreq_n"} == {
         port for port in phy if port[0].startswith("pcie_")}
     placed = re.findall(r"PACKAGE_PIN (\w+) \[get_ports \{(\w+)", files["card.xdc"])
     assert len({place for place, _ in placed}) == len(placed) == sum(bits for *_, bits in pins)
     assert {name for _, name in placed} == {name for name, *_ in pins}
-    bridge = ports_of(files["bridge.v"], "hotrow_bridge")
+    bridge = verilog_ports(files["bridge.v"], "hotrow_bridge")
     for file, module, ports in (
             ("hotrow_nitefury.v", "pcie_phy", phy),
-            ("hotrow_nitefury.v", "hotrow_card", ports_of(files["card.v"], "hotrow_card")),
-            ("card.v", "hotrow_bridge", bridge), ("card.v", "hotrow", ports_of(core, "hotrow"))):
+            ("hotrow_nitefury.v", "hotrow_card", verilog_ports(files["card.v"], "hotrow_card")),
+            ("card.v", "hotrow_bridge", bridge),
+            ("card.v", "hotrow", verilog_ports(core, "hotrow"))):
         instance = re.search(rf"^  {module} \w+ \((.*?)\);", files[file], re.M | re.S)[1]
         assert sorted(re.findall(r"\.(\w+)\(", instance)) == sorted(name for name, *_ in ports)
     core_side = {(port.name, "input" if port.output else "output", port.bits)
