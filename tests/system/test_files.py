@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hotrow.contract.errors import FileError
+from hotrow.contract.errors import Error, FileError
 from hotrow.ids import Expiry, IdMap
 from hotrow.ids.log import EventLog
 from hotrow.system.files import replaced
+from hotrow.tables import Store, Table
+from hotrow.tables import open as open_tables
 from hotrow.timeline import Slices
 from hotrow.torch import Checkpoint
 from hotrow.torch.collection.id_batches import TableChanges
@@ -182,3 +184,82 @@ def test_an_error_in_the_block_is_that_error(tmp_path):
         file.write(b"new")
         raise KeyError("of the caller")
     assert (tmp_path / "file").read_bytes() == b"old" and os.listdir(tmp_path) == ["file"]
+
+
+TABLE, NUMBERS = Table("item", 300, 8, seed=3, bound=0.5), np.arange(300)
+
+
+def train(rows, value):
+    rows.append(NUMBERS, np.full((len(NUMBERS), 8), value, np.float32))
+
+
+def stored(folder, value=1):
+    """A store with one commit of rows of this value; its rows."""
+    store = Store(folder, [TABLE], tail_bytes=1 << 16, segment_blocks=4)
+    rows = store.rows(["item"], [0])
+    train(rows, value)
+    store.commit()
+    return store, rows
+
+
+def values(folder):
+    with open_tables(folder) as reader:
+        return set(reader.rows("item", NUMBERS).reshape(-1).tolist())
+
+
+def removed(path):
+    path.unlink()
+
+
+def replaced_by_a_copy(path):
+    copy = path.with_suffix(".copy")
+    copy.write_bytes(path.read_bytes())
+    copy.rename(path)
+
+
+@pytest.mark.parametrize("change", [removed, replaced_by_a_copy])
+@pytest.mark.parametrize("name", ["LOCK", "seg-*.log"])
+def test_no_commit_names_a_file_that_was_removed_or_replaced(tmp_path, name, change):
+    store, rows = stored(tmp_path)
+    with store:
+        store.commit(keep="before")
+        path = max(tmp_path.glob(name))
+        kept = tmp_path / "kept"
+        os.link(path, kept)
+        rows.append(NUMBERS[:9], np.full((9, 8), 2, np.float32))
+        change(path)
+        with pytest.raises(Error, match=path.name):
+            store.commit()
+        assert store.number == 2
+        os.replace(kept, path)
+        if name == "LOCK":  # put back, it lets the rows be committed
+            assert store.commit() == 3
+    assert values(tmp_path) == {1, 2} if name == "LOCK" else {1}
+
+
+def test_a_store_whose_folder_was_moved_leaves_another_in_its_place_alone(tmp_path):
+    folder, moved = tmp_path / "tables", tmp_path / "moved"
+    store, rows = stored(folder)
+    with store:
+        folder.rename(moved)
+        stored(folder, 5)[0].close()
+        rows.append(NUMBERS[:9], np.full((9, 8), 2, np.float32))
+        with pytest.raises(Error, match="moved or replaced"):
+            store.commit()
+        assert (values(folder), values(moved)) == ({5}, {1})
+
+
+def test_a_relative_folder_stays_where_it_is(tmp_path, monkeypatch):
+    """A program may change its working directory while it trains."""
+    monkeypatch.chdir(tmp_path)
+    store, rows = stored("tables")
+    reader = open_tables("tables")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with store, reader:
+        for value in range(2, 9):
+            train(rows, value)
+        store.commit()
+        reader.refresh()
+        assert set(reader.rows("item", NUMBERS).reshape(-1).tolist()) == {8}
+    assert values(tmp_path / "tables") == {8} and not os.listdir()

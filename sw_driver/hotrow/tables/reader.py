@@ -72,7 +72,7 @@ class Reader:
 
     def __init__(self, path: str | PathLike[str], commit: int | None = None,
                  ring: bool = True) -> None:
-        self._folder, self._ring, self._lock = Path(path), ring, ForkLock()
+        self._folder, self._ring, self._lock = Path(path).absolute(), ring, ForkLock()
         self._attach(commit)
 
     def _attach(self, commit: int | None) -> None:

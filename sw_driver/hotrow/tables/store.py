@@ -3,6 +3,7 @@
 import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -52,7 +53,7 @@ class Store:
         if not tables or len({table.name for table in tables}) != len(tables):
             raise Error(f"expected tables of different names, got "
                         f"{[table.name for table in tables]}")
-        self._folder, self._views = Path(path), list[Rows]()
+        self._folder, self._views = Path(path).absolute(), list[Rows]()
         self._tail, self._ring, self._changing = tail_bytes, ring, ForkLock()
         self._tables = {table.name: table for table in tables}
         self._native = NativeStore(self._folder)
@@ -178,6 +179,7 @@ class Store:
                 each.number for each in self.commits()}):
             raise Error(f"expected a commit up to {self.number} for hold, got {hold}")
         with self._changing:
+            self._check_folder()
             segments, history_from = self._native.cut(keep is not None)
             try:
                 self._commits.write(segments, dense, step, keep, hold, history_from)
@@ -190,6 +192,15 @@ class Store:
                     f"at their last commit")
                 raise Error(self._native.failure) from error
             return self.number
+
+    def _check_folder(self) -> None:
+        """Raise Error unless the folder is the one that was opened."""
+        path = self._folder / "LOCK"
+        with suppress(OSError):
+            if os.path.samestat(os.stat(path), os.fstat(self._lock.fileno())):
+                return
+        raise Error(f"{path} is not the file that was locked, so that the folder was moved or "
+                    f"replaced, or another process may train it: put it back and commit again")
 
     def commits(self) -> list[Commit]:
         """The commits that exist, ascending: those that are kept, and the last one."""

@@ -77,6 +77,15 @@ class File {
         return static_cast<uint64_t>(about.st_size);
     }
 
+    // Fail unless the path still names this file.
+    void check_named() const {
+        struct stat about, named;
+        if (fstat(fd_, &about) || ::stat(path.c_str(), &named) || about.st_ino != named.st_ino ||
+            about.st_dev != named.st_dev)
+            fail(path, "was removed, or replaced by another, after it was opened: open the tables "
+                 "at a commit whose files are whole");
+    }
+
     // Bytes that were read: fewer only at the end of the file.
     size_t read(void *data, size_t bytes, uint64_t offset) const {
         size_t done = 0;

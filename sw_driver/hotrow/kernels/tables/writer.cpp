@@ -117,12 +117,14 @@ uint64_t Store::cut(bool keep) {
     work_.notify_one();
     space_.wait(hold, [&] { return low_ >= end || !failed_.empty(); });
     check();
+    const std::vector<Segment *> all = held;
     held.erase(std::remove_if(held.begin(), held.end(), [](Segment *each) {
         return !std::exchange(each->unsynced, false);
     }), held.end());
     hold.unlock();
     try {
         for (Segment *segment : held) segment->file.sync();
+        for (Segment *segment : all) segment->file.check_named();
     } catch (const Failure &failure) {
         hold.lock();
         broken(failure.message);
