@@ -203,3 +203,10 @@ def test_settings_without_sense_are_refused(arguments):
         NgramIds((2,), 1, 9, 0, pad=300, vocabulary=300)
     with pytest.raises(Error, match="in another order would share rows"):
         NgramIds((2,), 1, 9, 0, vocabulary=1 << 47)
+
+
+@pytest.mark.parametrize("seed", [None, -1, 0.5, True, "1", [1]])
+def test_a_seed_is_a_whole_number(seed):
+    """NumPy draws another seed each time for None."""
+    with pytest.raises(Error, match="the seed"):
+        NgramIds((2,), 1, 9, seed)

@@ -394,7 +394,7 @@ def test_floats_that_may_have_lost_digits_are_no_ids(tmp_path, dtype, use, null)
 
 
 @pytest.mark.parametrize("cell", ["9007199254740992.0", "1.6777216e7", "1.67772e+07", "9.1E15",
-                                  "-9007199254740993.0"])
+                                  "-9007199254740993.0", " 9007199254740992.0 "])
 @pytest.mark.parametrize("use", [{}, {"any_ids": 99}, {"hash_rows": 97}, {"bag": "user"}])
 def test_floats_of_a_text_that_may_have_lost_digits(tmp_path, cell, use):
     path = tmp_path / "log.csv"

@@ -175,6 +175,7 @@ def refuse_floats(text: "polars.Series", name: str, first_line: int) -> None:
     digits of an id: 2^53 and above, or with an exponent."""
     import polars
 
+    text = text.str.strip_chars()
     floats = text.cast(polars.Float64, strict=False)
     digits = floats.abs()
     lost = (((digits >= 2.0 ** 53) & text.str.contains("[.eE]"))

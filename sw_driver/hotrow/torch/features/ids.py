@@ -186,7 +186,9 @@ class NgramIds(nn.Module):
         self.vocabulary, self.resets, self.joined = vocabulary, resets, joined
         self.tables = _primes_from(rows, len(self.orders) * heads)
         self.rows = sum(self.tables)
-        draw, half = np.random.default_rng(seed), (1 << 63) // vocabulary // 2
+        if whole(seed, "the seed") < 0:
+            raise Error(f"the seed of n-gram ids is 0 or more, not {seed}")
+        draw, half = np.random.default_rng(int(seed)), (1 << 63) // vocabulary // 2
         if half < _FEWEST_MULTIPLIERS:
             raise Error(f"a vocabulary of {vocabulary} leaves {half} multipliers, so that n-grams "
                         f"of the same tokens in another order would share rows: give it at most "
