@@ -1,4 +1,4 @@
-"""Random calls of every compiled pass, right and wrong ones: done, or refused.
+"""Random calls of every compiled pass, right and wrong ones: results as of an oracle, or refused.
 
 `python -m tests.support.kernel_fuzz` runs in a process with a sanitizer; see `test_sanitizers`.
 Arguments have sizes of 0, every integer dtype, numbers out of range, lengths that do not add up,
@@ -16,6 +16,8 @@ from hotrow.kernels import copying, grouping, ids, listing, pooling, updating
 from hotrow.operands.integers import numbered
 from hotrow.torch import SGD, Adagrad, RowwiseAdagrad
 
+from tests.support import kernel_oracles as oracles
+
 INTEGERS = (torch.int32, torch.int64) * 6 + (
     torch.int8, torch.uint8, torch.int16, torch.uint16, torch.uint32, torch.uint64)
 ROWS = (torch.float32, torch.float16, torch.bfloat16)
@@ -24,11 +26,17 @@ RULES = (SGD(0.1), RowwiseAdagrad(0.1), Adagrad(0.1))
 
 
 class Draw:
-    """Arguments of one case."""
+    """Arguments of one case.
+
+    Attributes
+    ----------
+    wrong : bool
+        Whether arguments may be wrong, or of dtypes that few passes take.
+    """
 
     def __init__(self, seed):
         self._random = np.random.default_rng(seed)
-        self._wrong = self.chance(0.4)  # whether this case may have wrong arguments
+        self.wrong = self._wrong = self.chance(0.4)
 
     def chance(self, share):
         return self._random.random() < share
@@ -56,6 +64,7 @@ class Draw:
     def tensor(self, values, dtype=None):
         """Integers as a tensor of one of `INTEGERS`, at a stride now and then."""
         dtype = dtype or self.choice(INTEGERS)
+        self.wrong |= dtype not in INTEGERS[:2]
         found = torch.from_numpy(np.asarray(values, np.int64)).to(dtype)
         if self._wrong and self.chance(0.1):
             found = found[:len(found) // 2]
@@ -93,7 +102,7 @@ def flatten(draw):
     def call():
         flat, wrong = ids.flatten_ids(given, limits, counts, dtype, order)
         return [wrong] if wrong >= 0 else [wrong, flat]
-    return call
+    return call, lambda: oracles.flatten(given, limits, counts, order)
 
 
 def group(draw):
@@ -104,7 +113,7 @@ def group(draw):
     def call():
         found = grouping.Grouper(slots).group(given)
         return [found.numbers, found.distinct.long(), found.counts]
-    return call
+    return call, lambda: oracles.group(given, slots)
 
 
 def layout_of(draw, dim):
@@ -112,12 +121,13 @@ def layout_of(draw, dim):
     features, samples = draw.size(4), draw.size(8)
     lengths = draw.values(features * samples, 0, 4) if draw.chance(0.6) else None
     lookups = features * samples if lengths is None else int(np.clip(lengths, 0, 9).sum())
+    sizes = None if lengths is None else draw.tensor(lengths)
+    draw.wrong |= sizes is not None and not sizes.is_contiguous()
     mean = torch.from_numpy(draw.values(features, 0, 2) > 0) if draw.chance(0.3) else None
     if mean is not None and draw.chance(0.1):
         mean = mean[:-1]
     weights = torch.randn(draw.off(lookups)) if draw.chance(0.3) and lookups else None
-    return pooling.BagLayout(features, samples, dim, None if lengths is None else draw.tensor(
-        lengths), mean), lookups, weights
+    return pooling.BagLayout(features, samples, dim, sizes, mean), lookups, weights
 
 
 def pool(draw):
@@ -125,7 +135,8 @@ def pool(draw):
     layout, lookups, weights = layout_of(draw, draw.off(dim) if dim else dim)
     rows = draw.rows(draw.size(), dim, draw.choice(ROWS))
     slots = draw.tensor(draw.values(draw.off(lookups), 0, len(rows)))
-    return lambda: [pooling.pool_bags(rows, slots, layout, weights)]
+    return (lambda: [pooling.pool_bags(rows, slots, layout, weights)],
+            lambda: oracles.pool(rows, slots, layout, weights))
 
 
 def sums(draw):
@@ -139,8 +150,11 @@ def sums(draw):
     gradients = draw.rows(layout.samples, layout.row_width)
     if draw.chance(0.3) and layout.features:
         blocks = list(gradients.split(dim, 1))[:draw.off(layout.features)]
-        return lambda: [pooling.sum_blocks(blocks, groups, layout)]
-    return lambda: [*pooling.sum_gradients(gradients, groups, layout, weights)]
+        return (lambda: [pooling.sum_blocks(blocks, groups, layout)],
+                lambda: oracles.sums(torch.cat(blocks, 1) if blocks else gradients, groups, layout,
+                                     None)[:1])
+    return (lambda: [*pooling.sum_gradients(gradients, groups, layout, weights)],
+            lambda: oracles.sums(gradients, groups, layout, weights))
 
 
 def update(draw):
@@ -155,12 +169,12 @@ def update(draw):
         into, states = rows.clone(), None if state is None else state.clone()
         updating.update_rows(into, slots, gradients, rule, states)
         return [into] if states is None else [into, states]
-    return call
+    return call, lambda: oracles.update(rows, slots, gradients, rule, state)
 
 
 def finite(draw):
     rows = draw.rows(draw.size(), draw.size())
-    return lambda: [updating.first_not_finite(rows)]
+    return lambda: [updating.first_not_finite(rows)], lambda: oracles.finite(rows)
 
 
 def copy(draw):
@@ -175,7 +189,7 @@ def copy(draw):
         into = target.clone()
         copying.copy_rows(into, source, to, start)
         return [into]
-    return call
+    return call, lambda: oracles.copy(target, source, to, start)
 
 
 def assign(draw):
@@ -187,7 +201,7 @@ def assign(draw):
         held, dirty = torch.full((slots,), -1, dtype=wide), torch.ones(slots, dtype=torch.bool)
         copying.assign_slots(held, dirty, places, flat)
         return [held, dirty]
-    return call
+    return call, lambda: oracles.assign(slots, places, flat, torch.iinfo(wide).max)
 
 
 def mark(draw):
@@ -197,14 +211,16 @@ def mark(draw):
     def call():
         dirty = torch.zeros(slots, dtype=torch.bool)
         return [copying.mark_dirty(dirty, places), dirty]
-    return call
+    return call, lambda: oracles.mark(slots, places)
 
 
 def place(draw):
     slots = draw.tensor(draw.values(draw.size(), 0, 70)).numpy()
     area = torch.from_numpy(draw.values(draw.size(9), 64, 99))
-    return lambda: [copying.place_slots(
-        slots, area, directory=64, per_choice=32, part=32, flag=draw.choice((0, 1 << 31)))]
+    layout = {"directory": 64, "per_choice": 32, "part": draw.choice((20, 32)),
+              "flag": draw.choice((0, 1 << 31))}
+    return (lambda: [copying.place_slots(slots, area, **layout)],
+            lambda: oracles.place(slots, area, **layout))
 
 
 def select(draw):
@@ -212,13 +228,14 @@ def select(draw):
     keys = draw.values(draw.size(), 0, tables).astype(np.uint64) << np.uint64(32) | np.uint64(3)
     slots = draw.tensor(draw.values(draw.off(len(keys)) if len(keys) else 0, 0, 70)).numpy()
     slots = slots.astype(np.uint32) if draw.chance(0.9) else slots
+    draw.wrong |= slots.dtype != np.uint32
     group_of = (np.arange(tables) % 2).astype(np.int32)
     first = np.arange(draw.off(tables)) * 10
 
     def call():
         found = listing.select_rows(keys, slots, group_of, first, 0, 64)
         return [found.flat, found.slots.astype(np.int64), found.with_slot, found.without_slot]
-    return call
+    return call, lambda: oracles.select(keys, slots, group_of, first, 0, 64)
 
 
 def locate(draw):
@@ -227,12 +244,13 @@ def locate(draw):
     if len(first) and draw.chance(0.8):
         first[0] = 0
         first.sort()
-    return lambda: [listing.locate_rows(flat, first, 3).astype(np.int64)]
+    return (lambda: [listing.locate_rows(flat, first, 3).astype(np.int64)],
+            lambda: oracles.locate(flat, first, 3))
 
 
 def number(draw):
     keys = draw.values(draw.size(), 0, 9).astype(np.uint64)
-    return lambda: [*numbered(keys)]
+    return lambda: [*numbered(keys)], lambda: oracles.number(keys)
 
 
 def map_ids(draw):
@@ -250,10 +268,8 @@ def map_ids(draw):
             found += [made.rows, made.admitted_rows, made.expired_rows, ids.find(batch[::-1])]
             ids.done(max(0, number - 1))
         ids.grow()
-        state = ids.state()
-        return [*found, ids.find(batches[0]), IdMap.from_state(state).items()[1],
-                *(state[name] for name in ("ids", "counts", "last", "sketch"))]
-    return call
+        return [*found, ids.find(batches[0]), IdMap.from_state(ids.state()).items()[1]]
+    return call, lambda: oracles.map_ids(rows, admission, expiry, batches)
 
 
 PASSES = (flatten, group, pool, sums, update, finite, copy, assign, mark, place, select, locate,
@@ -267,6 +283,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
+    np.seterr(invalid="ignore")  # of oracles, for rows that are not finite
     torch.set_num_threads(options.threads)
     if options.threads > 1:  # however small a batch is
         for module in (pooling, updating, copying):
@@ -275,13 +292,24 @@ def main():
     for seed in range(options.seed, options.seed + options.cases):
         made = PASSES[seed % len(PASSES)]
         torch.manual_seed(seed)
-        call = made(Draw(seed))
+        draw = Draw(seed)
+        call, oracle = made(draw)
         try:
-            call()
-        except Error:
+            expected = oracle()
+        except ValueError:
+            expected = None
+        try:
+            found = call()
+        except Error as error:
             refused[made.__name__] += 1
+            if expected is not None and not draw.wrong:
+                raise SystemExit(f"seed {seed}, {made.__name__}: refused, {error}") from error
+            continue
         except Exception as error:
             raise SystemExit(f"seed {seed}, {made.__name__}: {error!r}") from error
+        if expected is None or not (len(found) == len(expected) and all(
+                map(oracles.same, found, expected))):
+            raise SystemExit(f"seed {seed}, {made.__name__}: expected {expected}, got {found}")
     print(f"{options.cases} cases, {sum(refused.values())} refused: {dict(refused)}")
 
 

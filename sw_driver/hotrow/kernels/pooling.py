@@ -88,7 +88,7 @@ class BagLayout:
         Error
         """
         if (pooled.dtype != torch.float32 or pooled.shape != (self.samples, self.row_width)
-                or (pooled.shape[1] > 1 and pooled.stride(1) != 1)):
+                or (pooled.numel() and pooled.shape[1] > 1 and pooled.stride(1) != 1)):
             raise Error(f"expected float32[{self.samples}, {self.row_width}] with contiguous "
                         f"rows, got {pooled.dtype} {list(pooled.shape)} with strides "
                         f"{list(pooled.stride())}")
