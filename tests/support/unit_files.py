@@ -41,7 +41,7 @@ CASES = {
     ],
     "pooling": [{"arithmetic_lanes": 2}, {"arithmetic_lanes": 1}, {"arithmetic_lanes": 8}],
     "update": [{"arithmetic_lanes": 2}, {"arithmetic_lanes": 1}, {"arithmetic_lanes": 8}],
-    "list_writer": [{"lanes": 2}, {"lanes": 1}, {"lanes": 8}],
+    "list_writer": [{"lanes": 2}, {"lanes": 8}, {"lanes": 1}],
     "bridge": [{"lanes": 2}, {"lanes": 4}],
 }
 

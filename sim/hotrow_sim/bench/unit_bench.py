@@ -103,9 +103,15 @@ class UnitBench:
         while hasattr(self.component, "ready") and not int(self.dut.ready.value):
             await RisingEdge(self.dut.clk)
 
-    async def restart(self) -> None:
+    async def restart(self, wait: bool = True) -> None:
         """Restart the unit, or reset it if it has no restart; forget what its streams have not
-        transferred, and wait until it is ready."""
+        transferred, and wait until it is ready.
+
+        Parameters
+        ----------
+        wait : bool
+            Otherwise return at once, while its ports may drain: the unit accepts nothing yet.
+        """
         pin = self.dut.restart if hasattr(self.component, "restart") else self.dut.rst
         pin.value = 1
         for each in (*self._sources, *self._sinks):
@@ -117,7 +123,8 @@ class UnitBench:
         await RisingEdge(self.dut.clk)
         for sink in self._sinks:
             sink.ignores = False
-        await self.ready()
+        if wait:
+            await self.ready()
 
     def finish(self) -> None:
         """Check that every payload of an output stream was taken, that every AXI4 master has obeyed
