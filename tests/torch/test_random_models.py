@@ -1,4 +1,10 @@
-"""`convert` holds random models to the plain ones, or refuses them by a property's name."""
+"""`convert` holds random models to the plain ones, or refuses them by a property's name.
+
+    python -m tests.torch.test_random_models --models 2600 --seed 1
+"""
+
+import argparse
+from collections import Counter
 
 import hotrow
 import pytest
@@ -12,7 +18,7 @@ from hotrow.torch.collection.row_optimizer import RowOptimizer
 from hotrow.torch.collection.saved_state import SavedState
 from hotrow.torch.optim.gradients import StagedGradients
 from hotrow.torch.store.cached import CachedStore
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.torch import random_models
 from tests.torch.random_models import HARD_EVENTS, Run, model_cases
@@ -38,19 +44,20 @@ def run(case, mode, device=None):
             held.close()
 
 
-def check(case):
-    """Hold a model in mode resident to the plain one, and in its mode to resident."""
+def check(case, transport="model"):
+    """Hold a model in mode resident to the plain one, and in its mode to resident; what it was
+    compared with."""
     resident = run(case, "resident")
-    with hotrow.open("model", preset="tiny") as device:
+    with hotrow.open(transport, preset="tiny") as device:
         found = run(case, case.mode, device)
     assert (found is None) == (resident is None)
     if resident is None:
-        return
+        return "refused by name"
     for one, other in zip(flat(found), flat(resident), strict=True):
         same = torch.equal(one, other) if torch.is_tensor(one) else one == other
         assert same, f"{case.mode} and resident differ: {one} and {other}"
     if not case.has_peer:
-        return
+        return "in two modes"
     plain = Run(case).train()
     bound = max(TOLERANCES[bag.dtype] for bag in case.bags)
     for one, other in zip(flat(resident), flat(plain), strict=True):
@@ -58,6 +65,7 @@ def check(case):
             torch.testing.assert_close(one, other, rtol=bound, atol=bound)
         else:
             assert one == other
+    return "in two modes and beside plain PyTorch"
 
 
 def flat(outcome):
@@ -188,3 +196,24 @@ def test_a_fault_shows(monkeypatch, fault):
 
     with pytest.raises((Exception, BaseExceptionGroup)):
         search()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--models", type=int, default=2600)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--transport", default="cpu")
+    options, ends = parser.parse_args(), Counter()
+    torch.set_num_threads(1)
+
+    @seed(options.seed)
+    @settings(SETTINGS, derandomize=False, max_examples=options.models)
+    @given(model_cases())
+    def trained(case):
+        ends[check(case, options.transport)] += 1
+    trained()
+    print(f"seed {options.seed}, {ends.total()} models, none wrong: {dict(ends)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -316,6 +316,8 @@ class IdMap:
                        settings["expiry"] and Expiry(**settings["expiry"]), settings["seed"],
                        threads)
             index, fresh, free = made._index, len(state["ids"]), np.asarray(state["free"])
+            if free.ndim != 1:
+                raise ValueError(f"free rows of shape {free.shape}")
             numbers = {name: whole(settings[name], name) for name in (
                 "batch", "default_lookups", "first_rows", "bar", "first")}
             if (min(numbers.values()) < 0 or numbers["first"] > numbers["batch"] or (
@@ -367,8 +369,11 @@ class IdMap:
         """The map that `save` wrote."""
         try:
             with np.load(path, allow_pickle=False) as state:
+                if any(part.compress_type for part in state.zip.infolist()):
+                    raise ValueError("it is compressed, so that its size says nothing of memory")
                 return cls.from_state(state, threads)
-        except (OSError, ValueError, TypeError, EOFError, RuntimeError, BadZipFile) as error:
+        except (OSError, ValueError, TypeError, EOFError, RuntimeError, BadZipFile, AttributeError,
+                OverflowError) as error:
             raise Error(f"{path} is no map of ids ({error}): give it what save() wrote") from error
 
     def _items(self, since: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

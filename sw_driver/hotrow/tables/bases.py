@@ -59,7 +59,7 @@ class TensorBase:
             rows, dim = map(int, entry["shape"])
             begin, end = map(int, entry["data_offsets"])
             dtype = _DTYPES[entry["dtype"]]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise Error(f"the file {path} is no safetensors file with a tensor {self.tensor!r} of "
                         f"{', '.join(_DTYPES)} [rows, dim] ({type(error).__name__}: {error})"
                         ) from error
@@ -95,8 +95,9 @@ class FileBase:
             header, _ = json.JSONDecoder().raw_decode(text[:text.find(b"\n")].decode())
             page, width, rows = (int(header[key]) for key in ("page", "elements", "rows"))
             dtype, state = header["dtype"], header["state"]
-            known = header["format"] == "hotrow table 1" and bool(header["filled"])
-        except (ValueError, KeyError, TypeError):
+            known = (header["format"] == "hotrow table 1" and bool(header["filled"])
+                     and min(page // 4, width, rows) > 0)
+        except (ValueError, KeyError, TypeError, OverflowError):
             known = False
         if not known or dtype not in _BYTES:
             raise Error(f"the file {path} is no table of the format 'hotrow table 1' with rows")

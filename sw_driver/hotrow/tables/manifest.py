@@ -4,6 +4,7 @@ import json
 import os
 import zlib
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -85,4 +86,35 @@ def read_manifest(folder: Path, number: int) -> dict[str, Any]:
     if found.get("format") != FORMAT:
         raise Error(f"the file {path} has format {found.get('format')!r}, and this version reads "
                     f"{FORMAT}")
+    try:
+        wrong = found["number"] != number or len(bytes.fromhex(found["store"])) != 16 or not (
+            _have(found, _KINDS) and found["block_bytes"] in range(4096, 1 << 31, 4096)
+            and found["segment_blocks"] in range(1, 1 << 31)
+            and all(_have(table, _TABLE_KINDS) and type(table["seed"]) is int
+                    and table["dim"] in range(1, 1 << 31) and "kind" in table["base"]
+                    for table in found["tables"])
+            and all(map(_is_number, chain(*found["segments"], *found["gaps"],
+                                          found["kept"].values()))))
+    except (TypeError, ValueError, AttributeError, KeyError):
+        wrong = True
+    if wrong:
+        raise Error(f"the file {path} is no manifest that a store wrote: copy it from where it is "
+                    f"whole")
     return found
+
+
+_KINDS = {name: int for name in ("step", "history_from", "block_bytes", "segment_blocks",
+                                 "next_segment")} | {"tables": list, "kept": dict}
+_TABLE_KINDS = {"name": str, "rows": int, "dim": int, "bound": float, "dtype": str,
+                "initial_state": float, "base": dict}
+
+
+def _have(found: dict[str, Any], kinds: dict[str, Any]) -> bool:
+    """Whether values are of these types, and integers are of 64 bits."""
+    return all(_is_number(found[name]) if kind is int else
+               isinstance(found[name], (int, float) if kind is float else kind)
+               for name, kind in kinds.items())
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 64
