@@ -18,7 +18,7 @@ from hotrow.torch import (
     TableConfig,
 )
 
-SAMPLES, BATCHES, ROWS, SEED = 8, 48, 40, 12
+SAMPLES, BATCHES, ROWS, SEED = 8, 32, 24, 12
 
 GRAMS = NgramIds((2, 3), heads=2, rows=50, seed=1, vocabulary=30)
 TABLES = {

@@ -3,6 +3,7 @@
 import copy
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import hotrow
 import numpy as np
@@ -17,6 +18,8 @@ from hotrow.torch.training.learning import LearningSchedule
 from hotrow.torch.training.reference import ReferenceTrainer
 from hotrow.traces import Samples
 
+from tests.torch.launching import one_at_a_time, torchrun
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
@@ -28,6 +31,21 @@ def one_thread():
 def interrupts():
     """A shell that starts the tests in the background has SIGINT ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", params=[
+    pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.long)],
+    ids="{} ranks".format)
+def launched(request, tmp_path_factory):
+    """(Ranks, their folder), from one launch of ranks.py for all workers of a test session."""
+    world, here = request.param, tmp_path_factory.getbasetemp()
+    shared = here.parent if hasattr(request.config, "workerinput") else here
+    folder = shared / f"{world}-ranks"
+    with one_at_a_time(folder.with_suffix(".lock")):
+        if not (folder / "found.pt").exists():
+            folder.mkdir()
+            torchrun(world, folder, str(Path(__file__).with_name("ranks.py")), folder)
+    return world, folder
 
 
 @pytest.fixture

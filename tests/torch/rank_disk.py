@@ -1,15 +1,9 @@
-"""Tables on disk of several ranks, with commits, failures and resumes: for test_ranks_on_disk.py.
-
-As a script, started by torchrun with the name of a folder and of a run, it is one of the ranks.
-"""
+"""Tables on disk of several ranks, with commits, failures and resumes."""
 
 import os
 import signal
-import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import timedelta
-from pathlib import Path
 
 import hotrow
 import torch
@@ -17,8 +11,9 @@ import torch.distributed as dist
 from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, ShardedEmbeddingBagCollection, TableConfig
 from hotrow.torch.store.disk import Disk
+from safetensors.torch import load_file, save_file
 
-from tests.torch.rank_training import PATIENCE, PLANNING, TABLES, Alone
+from tests.torch.rank_training import PLANNING, TABLES, Alone
 from tests.torch.rank_training import draw as drawn
 
 RULE, RATE, SEED = "rowwise_adagrad", 0.2, 3
@@ -153,10 +148,13 @@ def of_any_ids(folder, expected):
     assert found == expected[5]
 
 
-def of_a_base(folder, shards):
+def of_a_base(folder):
     """Rows that begin in published files."""
-    from safetensors.torch import load_file
-
+    shards = [f"{folder}-{number}.safetensors" for number in range(2)]
+    if dist.get_rank() == 0:
+        for shard in shards:
+            save_file({"emb": torch.randn(45, 4)}, shard)
+    dist.barrier()
     table = TableConfig("item", 90, 4, path=folder, base=shards, tensor="emb")
     whole = torch.cat([load_file(each)["emb"] for each in shards])
     with ShardedEmbeddingBagCollection([table], None, "resident", RULE, seed=1) as shared:
@@ -171,36 +169,33 @@ def parts_of_ranks(folder):
         refused(lambda config=config: HotEmbeddingBagCollection(on_disk(config, folder)), "ranks")
 
 
-def main(folder, run):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
-    folder, rank, world = Path(folder), dist.get_rank(), dist.get_world_size()
-    if run == "killed":  # rank 1 ends when rank 0 has its commit
-        steps = [parts[rank] for parts in steps_of(world, TABLES)]
-        with opened(folder / "t") as shared:
-            for number, bags in enumerate(steps[:4], 1):
-                step(shared, bags)
-                if number == 4 and rank == 1:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                if number == 4:
-                    shared.disk._write_own({"dense": {"step": 4}})
-                    end(shared)
-                    os._exit(0)
-                if number == 2:
-                    shared.commit({"step": number})
-    elif run == "resumed":
-        with opened(folder / "t") as shared:
-            assert shared.open_commit() == {"step": 2}
-            assert shared.sha256() == alone(world, TABLES, 2)[-1]
-    else:
-        expected, raw = alone(world, TABLES, 7), alone(world, ANY, 6)
-        commits(folder / "commits", expected)
-        failing(folder / "failing", expected)
-        of_any_ids(folder / "any", raw)
-        of_a_base(folder / "base", sorted(map(str, folder.glob("*.safetensors"))))
-        parts_of_ranks(folder / "commits")
-    dist.barrier()
+def killed(folder):
+    """The last rank ends when the others have their commits."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    steps = [parts[rank] for parts in steps_of(world, TABLES)]
+    with opened(folder) as shared:
+        for number, bags in enumerate(steps[:4], 1):
+            step(shared, bags)
+            if number == 2:
+                shared.commit({"step": number})
+        if rank == world - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        shared.disk._write_own({"dense": {"step": 4}})
+        end(shared)
+        os._exit(0)
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def resumed(folder):
+    with opened(folder) as shared:
+        assert shared.open_commit() == {"step": 2}
+        assert shared.sha256() == alone(dist.get_world_size(), TABLES, 2)[-1]
+
+
+def work(folder):
+    world = dist.get_world_size()
+    expected, raw = alone(world, TABLES, 7), alone(world, ANY, 6)
+    commits(folder / "commits", expected)
+    failing(folder / "failing", expected)
+    of_any_ids(folder / "any", raw)
+    of_a_base(folder / "base")
+    parts_of_ranks(folder / "commits")

@@ -1,14 +1,7 @@
-"""Trainings of tables with any id by several ranks, with errors and resumes: for test_rank_ids.py.
-
-As a script, started by torchrun with the name of a file and of a folder, it is one of the ranks.
-"""
+"""Trainings of tables with any id by several ranks, with errors and resumes."""
 
 import copy
-import os
 import re
-import sys
-from datetime import timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -29,7 +22,6 @@ from tests.torch.any_id_training import (
 )
 
 SHORT = ("scratchpipe", "n-grams freqcache")  # of two ranks
-PATIENCE = 600  # seconds that a rank waits for another, which may have little of the machine
 
 
 def resumed(groups, folder, mode="scratchpipe", optimizer="adagrad", **options):
@@ -114,9 +106,8 @@ def misled(group):
         return outcome(embeddings)
 
 
-def main(path, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
+def work(folder):
+    """Outcomes by (case, ranks)."""
     rank, world = dist.get_rank(), dist.get_world_size()
     groups = {size: dist.new_group(range(size)) for size in (1, 2, 4) if size <= world}
     found = {}
@@ -130,12 +121,5 @@ def main(path, folder):
             for seed in SEEDS if world > 2 else SEEDS[:1]:
                 found["scheduled", size, seed] = [scheduled(seed, group, **SCHEDULED)]
     sizes = (2, world, 2, 1)
-    found["resumed", 0] = [resumed([groups[size] for size in sizes], Path(folder))]
-    if rank == 0:
-        torch.save(found, path)
-    dist.barrier()
-    os._exit(0)  # without an end of the groups' threads
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    found["resumed", 0] = [resumed([groups[size] for size in sizes], folder)]
+    return found

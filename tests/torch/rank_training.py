@@ -1,14 +1,9 @@
-"""Trainings by several ranks, and the same trainings by one: for test_ranks.py.
-
-As a script, started by torchrun with the name of a file and of cases, it is one of the ranks.
-"""
+"""Trainings by several ranks, and the same trainings by one."""
 
 import os
 import re
 import signal
-import sys
 from contextlib import ExitStack
-from datetime import timedelta
 
 import hotrow
 import numpy as np
@@ -30,8 +25,6 @@ from hotrow_rtl.config import preset
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.support import undefined_memory
-
 PLANNING = preset("tiny")  # 256 slots
 TABLES = (TableConfig("user", 301, 8), TableConfig("item", 500, 8, "mean"),
           TableConfig("place", 3, 6), TableConfig("half", 70, 8, dtype=torch.float16))
@@ -42,7 +35,6 @@ class Alone(HotEmbeddingBagCollection):
     """What one rank computes for comparison."""
 
     several_ranks = True
-PATIENCE = 600  # seconds that a rank waits for another, which may have little of the machine
 
 CASES = {
     "resident": {"mode": "resident"},
@@ -465,10 +457,9 @@ def converted():
     assert digests[0] == digests[1]
 
 
-def main(path, *cases):
-    undefined_memory.install()
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
+def work():
+    """The outcome of each case."""
+    cases = CASES if dist.get_world_size() > 2 else SHORT
     found = {name: together(**CASES[name]) for name in cases}
     found["planted"] = planted()
     found["wrapped"] = together(**CASES["resident"], wrapped=True)
@@ -479,11 +470,4 @@ def main(path, *cases):
     dist.all_gather_object(losses, {name: each["losses"] for name, each in found.items()})
     for name, each in found.items():
         each["losses"] = [ranks[name] for ranks in losses]
-    if dist.get_rank() == 0:
-        torch.save(found, path)
-    dist.barrier()
-    lost()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return found

@@ -4,26 +4,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from tests.torch import rank_ids
 from tests.torch.any_id_schedules import SCHEDULED, SEEDS, scheduled
 from tests.torch.any_id_training import BATCHES, CASES, SEED, run
-from tests.torch.launching import one_at_a_time, torchrun
 from tests.torch.rank_ids import SHORT, misled
 
 
-@pytest.fixture(scope="module", params=[
-    pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.long)],
-    ids="up to {} ranks".format)
-def runs(request, tmp_path_factory):
-    """Outcomes by (case, ranks), from one launch for all workers of a test session."""
-    here = tmp_path_factory.getbasetemp()
-    shared = here.parent if hasattr(request.config, "workerinput") else here
-    path = shared / f"{request.param}-ranks-any-id.pt"
-    with one_at_a_time(path.with_suffix(".lock")):
-        if not path.exists():
-            folder = tmp_path_factory.mktemp("ranks")
-            torchrun(request.param, folder, rank_ids.__file__, path, folder)
-    return torch.load(path)
+@pytest.fixture(scope="module")
+def runs(launched):
+    """Outcomes by (case, ranks)."""
+    return torch.load(launched[1] / "found.pt")["ids"]
 
 
 @pytest.fixture(scope="module")

@@ -12,23 +12,15 @@ from hotrow.contract.errors import Error
 from hotrow.torch import ShardedEmbeddingBagCollection, TableConfig
 
 from tests.torch import rank_training
-from tests.torch.launching import one_at_a_time, torchrun
+from tests.torch.launching import torchrun
 from tests.torch.rank_training import CASES, SEED, SHORT, alone
 
 
-@pytest.fixture(scope="module", params=[
-    pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.long)],
-    ids="{} ranks".format)
-def runs(request, tmp_path_factory):
-    """(ranks, outcome of each case), from one launch for all workers of a test session."""
-    world, here = request.param, tmp_path_factory.getbasetemp()
-    shared = here.parent if hasattr(request.config, "workerinput") else here
-    path = shared / f"{world}-ranks.pt"
-    with one_at_a_time(path.with_suffix(".lock")):
-        if not path.exists():
-            torchrun(world, tmp_path_factory.mktemp("ranks"), rank_training.__file__, path,
-                     *(CASES if world > 2 else SHORT))
-    return world, torch.load(path)
+@pytest.fixture(scope="module")
+def runs(launched):
+    """(ranks, outcome of each case)."""
+    world, folder = launched
+    return world, torch.load(folder / "found.pt")["trainings"]
 
 
 def test_bits_are_those_of_one_rank_that_takes_the_parts_in_turn(runs):

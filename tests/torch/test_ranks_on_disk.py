@@ -7,40 +7,29 @@ import torch.distributed as dist
 from hotrow import Error
 from hotrow.torch import HotEmbeddingBagCollection, ShardedEmbeddingBagCollection, TableConfig
 from hotrow.torch.sharded.commits import folder_of_rank
-from safetensors.torch import save_file
 
-from tests.torch import rank_disk
+from tests.torch import rank_disk, ranks
 from tests.torch.launching import torchrun
 
 
-@pytest.mark.slow
-def test_two_ranks(tmp_path):
-    for number in range(2):
-        save_file({"emb": torch.randn(45, 4)}, tmp_path / f"{number}.safetensors")
-    torchrun(2, tmp_path, rank_disk.__file__, tmp_path, "all")
-    part = tmp_path / "commits" / "rank-001-of-002"
+def test_files_of_several_ranks(launched):
+    world, folder = launched
+    part = folder / "commits" / f"rank-001-of-00{world}"
     with hotrow.tables.open(part) as reader:
         assert reader.rows("user", [0, 149]).shape == (2, 8)
     for call in (hotrow.tables.open, lambda path: HotEmbeddingBagCollection(
             [TableConfig("user", 301, 8, path=path)])):
-        with pytest.raises(Error, match="has tables that 2 ranks share out: train them with as"):
-            call(tmp_path / "commits")
-    with pytest.raises(Error, match="trained by 2 processes, and there are 4 ranks"):
-        folder_of_rank(str(tmp_path / "commits"), 0, 4)
+        with pytest.raises(Error, match=r"has tables that \d ranks share out: train them with as"):
+            call(folder / "commits")
+    with pytest.raises(Error, match=f"trained by {world} processes, and there are 3 ranks"):
+        folder_of_rank(str(folder / "commits"), 0, 3)
 
 
 @pytest.mark.long
 def test_a_rank_that_is_killed_between_two_commits(tmp_path):
     with pytest.raises(AssertionError, match="2 ranks"):
-        torchrun(2, tmp_path, rank_disk.__file__, tmp_path, "killed")
-    torchrun(2, tmp_path, rank_disk.__file__, tmp_path, "resumed")
-
-
-@pytest.mark.long
-def test_four_ranks(tmp_path):
-    for number in range(2):
-        save_file({"emb": torch.randn(45, 4)}, tmp_path / f"{number}.safetensors")
-    torchrun(4, tmp_path, rank_disk.__file__, tmp_path, "all")
+        torchrun(2, tmp_path, ranks.__file__, tmp_path, "killed")
+    torchrun(2, tmp_path, ranks.__file__, tmp_path, "resumed")
 
 
 def test_one_rank_has_the_files_of_a_process(tmp_path):
