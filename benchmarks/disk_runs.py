@@ -15,6 +15,7 @@ from hotrow.torch.training.dlrm import DLRM
 
 from .disk_files import HEADER, LR, bag_file, config, rocksdb_options
 from .disk_ids import ZipfBatches, batches, coprime, features
+from .disk_projected import projected
 from .plan_native import NativePlanner, load
 
 _DENSE = 13  # features beside those of the table
@@ -140,6 +141,7 @@ def hotrow_disk(options):
     plan = run.collection.disk.disk.plan
     return (figures | found | {"requests_per_row": found["requests"] / found["rows_fetched"],
                                "memory_plan": plan and str(plan), "opened_s": run.opened_s}
+            | (projected(options) if plan and not options.text else {})
             | run.close() | {"resident_bytes": _resident()})
 
 

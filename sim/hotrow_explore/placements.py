@@ -4,7 +4,10 @@ Each maps a `Question` to a StepTime, or raises `DoesNotFit` with the requiremen
 """
 
 from dataclasses import dataclass
-from math import ceil, log2
+
+from hotrow.contract.errors import Error
+from hotrow.tables.memory import plan_memory
+from hotrow.tables.table import Table
 
 from .constants import Constants, driver_seconds
 from .locality import count
@@ -36,6 +39,8 @@ class Framework:
     lock_free: bool = False
     kernels: str = "core"
 
+
+_LOOKUPS = 1 << 14  # rows of a batch that `plan_memory` has buffers for
 
 FRAMEWORKS = {
     "fused": Framework(merged=True, kernels="fbgemm"),  # TorchRec, FBGEMM, HugeCTR
@@ -161,29 +166,27 @@ def resident(question):
 
 
 def disk(question):
-    """hotrow's tables on a disk: slots and the last evicted rows in host memory, rows of coming
-    batches read with a deep queue, evicted rows appended to a log."""
+    """hotrow's tables on a disk: slots and the last evicted rows in host memory, divided by
+    `plan_memory`, rows of coming batches read with a deep queue, evicted rows appended to a log."""
     m, c, work = question.own_machine, question.constants, question.workload
     question.need_disk(c.log_capacity)
-    row, rows, lookups = work.row_bytes, sum(work.rows), work.step_lookups
-    block = -(-max(PAGE, row + 68) // PAGE) * PAGE
-    index_bits = ceil(log2(c.log_capacity * rows / ((block - 64) // (row + 4)) + 2))
-    room = c.usable_memory * question.system.host_memory_gb * GB - index_bits / 8 * rows
-    evicted = question.fetched_rows(max(0, room) // (row + c.slot_bytes))
-    room -= 8 * evicted * (row + 8)  # of four batches in flight
-    if room < row:
-        raise DoesNotFit(f"does not fit host memory: the index of {rows:,} rows on disk and "
-                         f"{evicted:,.0f} rows of a batch leave no slots")
-    slots = 2 ** int(log2(max(1, room // (row + c.slot_bytes))))
-    tail = max(0, room - slots * (row + c.slot_bytes)) // (row + 8)
-    evicted = question.fetched_rows(slots)
-    requests = (question.fetched_rows(slots + tail)
+    row = work.row_bytes
+    limit = int(c.usable_memory * question.system.host_memory_gb * GB)
+    tables = [Table(str(number), rows, work.dim) for number, rows in enumerate(work.rows)]
+    try:
+        plan = plan_memory(limit, tables)
+        if (fetched := int(question.fetched_rows(plan.slots))) > _LOOKUPS:
+            plan = plan_memory(limit, tables, fetched)
+    except Error as wrong:
+        raise DoesNotFit(f"does not fit host memory: {wrong}") from None
+    evicted = question.fetched_rows(plan.slots)
+    requests = (question.fetched_rows(plan.slots + plan.tail // (row + 8))
                 + evicted * (row + 4) * c.log_written / c.log_write_bytes)
     cores = m.cores(c.row_parallel)
     return _on_rows(
-        question, m, {"plan": lookups * c.engine_plan_ns * NS / cores,
+        question, m, {"plan": work.step_lookups * c.engine_plan_ns * NS / cores,
                       "log": evicted * c.disk_row_us * US / cores},
-        {"driver": {"driver": driver_seconds(lookups, c)},
+        {"driver": {"driver": driver_seconds(work.step_lookups, c)},
          "disk": {"disk": requests / (1e3 * c.disk_fraction * question.system.disk_kreads)}})
 
 
