@@ -209,12 +209,12 @@ PARTS = {"BankQueue": "BankCrossbar", **dict.fromkeys(
 # Units whose restart keeps something, or takes more than inputs at random, and what restarts them.
 ELSEWHERE = {
     "AccessCounters": "cocotb/units/tb_counters.py",
-    **dict.fromkeys(("CommandParts", "LookupUnit"), "cocotb/units/tb_splitter.py"),
+    **dict.fromkeys(("CommandParts", "LookupEngine", "LookupUnit"),
+                    "cocotb/units/tb_splitter.py"),
     "RowMoverUnit": "cocotb/units/tb_row_mover.py",
     "ListWriter": "cocotb/units/tb_list_writer.py",
     "BankPipe": "rtl/lookup/banks/test_crossbar.py", "RowMover": "rtl/mover/test_engine_faults.py",
     "CommandQueue": "rtl/host/test_command_queue_faults.py",
-    "LookupEngine": "rtl/lookup/test_engine.py",
     "WidestWindow": "boards/test_dram_bring_up.py"}
 
 
@@ -227,7 +227,8 @@ def units():
             for each in vars(import_module(module.name)).values():
                 if (inspect.isclass(each) and issubclass(each, wiring.Component)
                         and each.__module__ == module.name
-                        and re.search(r'\b(restart|clear)"?: In\(1', inspect.getsource(each))):
+                        and re.search(r'\b(restart|clear)"?: In\(1|\*\*CONTROL\b',
+                                      inspect.getsource(each))):
                     yield each.__name__
 
 
