@@ -14,8 +14,8 @@ from hotrow_sim import native
 CASES = {
     "counters": [
         {"lanes": 2, "lane_banks": 1, "counter_sets": 16, "counter_ways": 3, "counter_bits": 5},
-        {"lanes": 4},
         {"lanes": 1, "counter_sets": 16, "counter_ways": 2, "counter_bits": 4},
+        {"lanes": 4},
         {"lanes": 8, "lane_banks": 1, "counter_ways": 8, "window_beats": 2},
     ],
     "splitter": [
@@ -30,8 +30,8 @@ CASES = {
     "planner": [
         {"lanes": 2, "counter_sets": 16, "counter_ways": 2, "directory_sets": 16,
          "directory_ways": 2, "miss_entries": 32, "tables": 4, "stamp_bits": 5},
-        {"lanes": 4, "directory_partitions": 4},
         {"lanes": 1, "directory_choices": 1, "directory_sets": 32, "stamp_bits": 4},
+        {"lanes": 4, "directory_partitions": 4},
     ],
     "row_mover": [
         {"lanes": 1, "tables": 16, "handles": 8},

@@ -13,6 +13,7 @@ from random import Random
 import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, with_timeout
+from cocotb.utils import get_sim_time
 from cocotbext.axi import (
     AxiLiteBus,
     AxiLiteRam,
@@ -23,7 +24,7 @@ from cocotbext.axi import (
     AxiWriteBus,
 )
 from cocotbext.pcie.core import Device, Endpoint, RootComplex
-from cocotbext.pcie.core.tlp import Tlp, TlpType
+from cocotbext.pcie.core.tlp import Tlp, TlpFmt, TlpType
 from hotrow_rtl.units.bridge import REGISTER_BITS
 
 UNIT = json.loads(Path(os.environ["HOTROW_UNIT"]).read_text())
@@ -39,7 +40,7 @@ class Function(Endpoint):
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)
         self.configure_bar(0, 1 << 16)
-        self.packets = []
+        self.packets, self.spoil = [], []
         for kind in MEMORY_REQUESTS:
             self.register_rx_tlp_handler(kind, self.forward)
 
@@ -54,20 +55,30 @@ class Function(Endpoint):
             await super().handle_tlp(tlp)
 
 
-def next_packet(function, rng):
-    """The next packet for the bridge: requests in order, completions of any tag."""
+def changed(tlp, **fields):
+    """A copy of a packet with other fields."""
+    copy = Tlp(tlp)
+    for name, value in fields.items():
+        setattr(copy, name, value)
+    return copy
+
+
+def next_packets(function, rng):
+    """The next packet for the bridge: requests in order, completions of any tag. One with a payload
+    becomes what the next of `spoil` makes of it."""
     first = {}
     for idx, tlp in enumerate(function.packets):
         first.setdefault(tlp.tag if tlp.is_completion() else None, idx)
-    return function.packets.pop(rng.choice(sorted(first.values()))).pack()
+    tlp = function.packets.pop(rng.choice(sorted(first.values())))
+    sent = function.spoil.pop(0)(tlp) if function.spoil and tlp.data else [tlp]
+    return [each.pack() for each in sent]
 
 
 async def feed(dut, function, rng, stalls):
     """Send packets to the bridge, a beat at a time."""
     beats = deque()
     while True:
-        if not beats and function.packets:
-            packet = next_packet(function, rng)
+        for packet in next_packets(function, rng) if not beats and function.packets else ():
             for at in range(0, len(packet), WIDTH // 8):
                 piece = packet[at:at + WIDTH // 8]
                 data = sum(int.from_bytes(piece[dword:dword + 4], "big") << 8 * dword
@@ -101,8 +112,22 @@ async def collect(dut, function, rng, stalls):
         for dword in range(keep.bit_length()):
             packet += (value >> 32 * dword & 0xFFFF_FFFF).to_bytes(4, "big")
         if last:
-            await function.upstream_tx_handler(Tlp.unpack(packet))
+            tlp = Tlp.unpack(packet)
+            check_request(dut, tlp)
+            await function.upstream_tx_handler(tlp)
             packet = b""
+
+
+def check_request(dut, tlp):
+    """A request keeps the rules of PCI Express, the limits of the host and bus master enable."""
+    assert tlp.check(), tlp
+    if tlp.fmt_type not in MEMORY_REQUESTS:
+        return
+    limit = dut.max_payload_bytes if tlp.data else dut.max_read_bytes
+    assert 0 < 4 * tlp.length <= int(limit.value), tlp
+    assert tlp.first_be and bool(tlp.last_be) == (tlp.length > 1), tlp
+    assert (tlp.address >= 1 << 32) == (tlp.fmt in (TlpFmt.FOUR_DW, TlpFmt.FOUR_DW_DATA)), tlp
+    assert int(dut.master.value), f"without bus master enable: {tlp}"
 
 
 @cocotb.test(timeout_time=4000, timeout_unit="us")
@@ -160,9 +185,13 @@ async def a_host_and_a_card(dut, stalls, limits):
     page = REGION // 4
     for size in (8, 64, 100, 1000, page):
         at = rng.randrange(0, page - size + 1) & ~(WIDTH // 8 - 1)
+        start = get_sim_time("ns")
         results = [await task for task in [
             cocotb.start_soon(reader.read(where + half * page + at, size))
             for half, reader in enumerate(readers)]]
+        if size == page and not stalls:
+            taken = (get_sim_time("ns") - start) / 8
+            dut._log.info(f"cycles: {taken:.0f} for reads of {2 * page * 8 // WIDTH} words")
         for half, result in enumerate(results):
             assert result.data == memory[half * page + at:half * page + at + size]
         at = rng.randrange(0, page - size + 1)
@@ -176,6 +205,25 @@ async def a_host_and_a_card(dut, stalls, limits):
             assert memory[start:start + size] == written
     refused = await readers[0].read(NOWHERE, 64)
     assert refused.resp == AxiResp.DECERR
+
+    # Damage on the way: wrong completions are dropped, a poisoned or lost one ends its read, and a
+    # poisoned write changes nothing.
+    for wrong in (lambda tlp: {"byte_count": tlp.byte_count + WIDTH // 8},
+                  lambda tlp: {"lower_address": tlp.lower_address ^ 0x40},
+                  lambda tlp: {"tag": tlp.tag ^ 1}):
+        function.spoil.append(lambda tlp, wrong=wrong: [
+            changed(tlp, data=bytes(len(tlp.data)), **wrong(tlp)), tlp])
+        assert (await readers[0].read(where, 128)).data == memory[:128]
+    function.spoil.append(lambda tlp: [changed(tlp, ep=True)])
+    assert (await readers[1].read(where, 64)).resp == AxiResp.SLVERR
+    dut.timeout.value = 400
+    function.spoil.append(lambda tlp: [])
+    assert (await readers[0].read(where, 64)).resp == AxiResp.DECERR
+    dut.timeout.value = 20_000
+    function.spoil.append(lambda tlp: [changed(tlp, ep=True)])
+    await window.write(0, bytes(4))
+    await with_timeout(window.read(0, 4), 20, "us")
+    assert registers.read(0, REGISTER_BYTES) == held
     await card.clear_master()
     dut.master.value = int(function.bus_master_enable)
     octets = bytes(memory[:REGION])

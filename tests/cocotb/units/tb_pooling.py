@@ -151,4 +151,5 @@ async def one_word_a_cycle(dut):
         await bench.check([length], 64)
         times.append((get_sim_time("ns") - start) / 10)
     words = 64 * 64 // bench.word_bytes
+    dut._log.info(f"cycles: {times[1] - times[0]:.0f} for {words} words of a bag")
     assert times[1] - times[0] <= 1.1 * words + 10, f"{times}: {words} words more"

@@ -3,6 +3,7 @@
 import cocotb
 import numpy as np
 from cocotb.triggers import ClockCycles, with_timeout
+from cocotb.utils import get_sim_time
 from hotrow_rtl.arithmetic.optimizer import Optimizer
 from hotrow_sim.bench.unit_bench import UnitBench
 from hotrow_sim.golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
@@ -98,3 +99,17 @@ async def a_reset_drops_what_is_inside(dut):
         await bench.units.restart()
         await bench.check([1, 2], 8, "bf16", adagrad=cycles % 4 == 2)
     bench.units.finish()
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def one_word_a_cycle(dut):
+    """Many rows with a gradient each take few cycles more than their words."""
+    bench = await Bench.start(dut)
+    times = []
+    for rows in (4, 20):
+        start = get_sim_time("ns")
+        await bench.check([1] * rows, 16)
+        times.append((get_sim_time("ns") - start) / 10)
+    words = 16 * 64 // bench.word_bytes
+    dut._log.info(f"cycles: {times[1] - times[0]:.0f} for {words} words of rows")
+    assert times[1] - times[0] <= 1.1 * words + 10, f"{times}: {words} words more"

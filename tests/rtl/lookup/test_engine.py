@@ -25,7 +25,7 @@ from hotrow_sim.golden.lookup.reader import beats_of, read_batch
 from hotrow_sim.golden.lookup.splitter import split
 from hotrow_sim.model.command_cycles import batch_command_cycles, list_command_cycles
 
-from tests.support.benches.command_parts import drop, submit
+from tests.support.benches.command_parts import submit
 from tests.support.benches.list_bench import ListMemory
 from tests.support.benches.stream_bench import RAGGED, STEADY, StreamBench
 from tests.support.simulation import built
@@ -41,7 +41,6 @@ NARROW = dataclasses.replace(TINY, name="narrow-bus", bus_bytes=8, lane_banks=1,
                              arithmetic=False, row_ports=1)
 SMALL = dataclasses.replace(NARROW, name="small", counter_sets=16, counter_ways=2,
                             directory_sets=32, window_beats=2)
-FEW = dataclasses.replace(SMALL, name="few", directory_choices=1, directory_partitions=1)
 ONE_LANE = dataclasses.replace(NARROW, name="one-lane", lookup_lanes=1)
 TABLES = 5  # registered; the others are not
 LAST_ROW = 99
@@ -216,24 +215,15 @@ class Script:
     async def submit(self, ctx, command):
         await submit(ctx, self.dut.engine.command, command)
 
-    def run(self, dropped=(), limit=60_000):
-        """Run every command; compare outcomes, results and requests; return the cycles.
-
-        `dropped`: (command, cycles) each sent between the first and the second command and
-        ended by a restart after so many cycles.
-        """
+    def run(self, limit=60_000):
+        """Run every command; compare outcomes, results and requests; return the cycles."""
         engine, begun = self.dut.engine, []
 
         async def drive(ctx):
             await self.register_tables(ctx)
             begun.append(self.bench.cycles)
-            for number, command in enumerate(self.commands):
+            for command in self.commands:
                 await self.submit(ctx, command)
-                if number == 0 and dropped:
-                    while not outcomes:
-                        await ctx.tick()
-                    for unfinished in dropped:
-                        await drop(ctx, self.dut, self.memory, *unfinished)
         self.serve()
         outcomes = self.bench.sink(engine.outcome, len(self.commands), self.pauses, name="outcomes")
         self.bench.process("commands", drive)
@@ -247,8 +237,7 @@ class Script:
             got = self.memory.array(address, array.size)
             assert got.tolist() == array.ravel().tolist(), (
                 f"{operand} of command {number}, {self.scenarios[number]}")
-        if not dropped:
-            assert sorted(self.memory.deposits) == sorted(self.deposits)
+        assert sorted(self.memory.deposits) == sorted(self.deposits)
         assert not self.memory.open
         return cycles
 
@@ -379,7 +368,7 @@ SCENARIOS = (
 
 
 @pytest.mark.parametrize("config, gaps, pauses", [
-    pytest.param(SMALL, STEADY, STEADY, id="small", marks=pytest.mark.slow),
+    pytest.param(SMALL, STEADY, STEADY, id="small", marks=pytest.mark.long),
     pytest.param(ONE_LANE, RAGGED, RAGGED, id="one-lane", marks=pytest.mark.long),
     pytest.param(TINY, RAGGED, RAGGED, id="tiny-ragged", marks=pytest.mark.long),
     pytest.param(ONE_CHOICE, STEADY, RAGGED, id="one-choice", marks=pytest.mark.long),
@@ -398,54 +387,6 @@ def test_scenarios(config, gaps, pauses, scenarios=SCENARIOS):
 @pytest.mark.long
 def test_half_of_the_scenarios_on_one_lane():
     test_scenarios(ONE_LANE, RAGGED, RAGGED, SCENARIOS[1::2])
-
-
-@pytest.mark.slow
-def test_directory_of_one_table_overflows():
-    script = Script(FEW)
-    rows = np.stack([np.arange(80), np.full(80, 4)], axis=1)
-    script.list(Opcode.INSTALL, rows)
-    assert script.wanted[-1]["refused"] > 10
-    script.split(np.arange(80), 80, 1, first=4)
-    script.list(Opcode.REMOVE, rows[::2])
-    script.list(Opcode.INSTALL, rows[::-1])
-    script.split(np.arange(80), 80, 1, first=4)
-    script.run()
-
-
-@pytest.mark.slow
-def test_restart_drops_the_command_and_keeps_the_directory():
-    rng, script = np.random.default_rng(3), Script(SMALL)
-    rows = np.stack([np.arange(20), np.zeros(20)], axis=1)
-    script.list(Opcode.INSTALL, rows)
-    script.split(np.arange(30) * 7 % 22, 30, 1)
-    assert 0 < script.wanted[-1]["misses"] < 5
-    # Batches of misses alone and of hits alone, whose results nobody looks at. The last restart
-    # comes in a scan, with a command to be compared behind it.
-    unfinished = []
-    for ids in (np.arange(40) + 30, np.arange(40) % 20):
-        command, _, _ = script.batch(Opcode.SPLIT, ids, 40, 1)
-        unfinished.append(command | {
-            name: script.memory.room(1024) for name in LISTS_OF[Opcode.SPLIT]})
-    script.split(rng.integers(0, 25, 30), 15, 2, flags=BatchFlag.FEATURE_MAJOR)
-    script.list(Opcode.REMOVE, rows)
-    script.run(dropped=[(command, cycles) for command in unfinished
-                        for cycles in (1, 6, *range(12, 65, 8), 85)])
-
-
-@pytest.mark.slow
-def test_restart_in_lists_and_scans():
-    rng, script = np.random.default_rng(4), Script(SMALL)
-    rows = random_rows(rng, 30)
-    script.observe(rows[:, 0], 30, 1, first=1)
-    harvest = {"opcode": Opcode.HARVEST, "count": 8, "threshold": 1,
-               "destination": script.memory.room(1024)}
-    absent = {"opcode": Opcode.REMOVE, "count": 30, "slots": script.memory.room(1024),
-              "source": script.memory.place(rows.astype(np.uint32))}
-    script.harvest(16)
-    script.list(Opcode.INSTALL, rows)
-    script.list(Opcode.REMOVE, rows[::2])
-    script.run(dropped=[(one, when) for one in (harvest, absent) for when in (4, 9, 15, 33)])
 
 
 @pytest.mark.parametrize("config, latency", [
