@@ -25,7 +25,7 @@ from .workloads import Workload
 
 SLOPE, SEED, DENSE = 1.05, 0, 13
 ROUNDS, LEAST_SECONDS = 7, 0.02
-SCALED = 4  # of `CALIBRATED`: the size whose rows are timed on one thread as well
+SCALED = 7  # of `CALIBRATED`: the size that is timed on one thread as well, mostly rows
 COPY_BYTES = 2**27
 GEMM = 1024
 
@@ -151,15 +151,20 @@ def calibrate(checked=(), threads=None):
 
 def _row_scaling(run):
     """Speed of the step without its dense part on all threads, over that on one."""
-    threads, seconds = torch.get_num_threads(), []
-    try:
-        for count in (threads, 1):
+    threads = torch.get_num_threads()
+
+    def on(count, work):
+        def call():
             torch.set_num_threads(count)
-            step, dense = least_seconds([run.step, run.dense])
-            seconds.append(step - dense)
+            work()
+        return call
+
+    try:
+        step, dense, own_step, own_dense = least_seconds(
+            [on(count, work) for count in (threads, 1) for work in (run.step, run.dense)])
     finally:
         torch.set_num_threads(threads)
-    return seconds[1] / seconds[0]
+    return (own_step - own_dense) / (step - dense)
 
 
 def _rates(runs, steps, dense):

@@ -66,17 +66,18 @@ def test_one_run_steps_and_trains_its_dense_part():
 
 
 def test_row_scaling_is_of_the_step_without_its_dense_part(monkeypatch):
-    threads = []
+    threads, before = [], calibrate.torch.get_num_threads()
 
     def least_seconds(works):
-        threads.append(calibrate.torch.get_num_threads())
-        return [5.0, 2.0] if threads[-1] == 2 else [9.0, 4.0]
+        for work in works:
+            work()
+            threads.append(calibrate.torch.get_num_threads())
+        return [5.0, 2.0, 9.0, 4.0]
 
-    before = calibrate.torch.get_num_threads()
     calibrate.torch.set_num_threads(2)
     try:
         monkeypatch.setattr(calibrate, "least_seconds", least_seconds)
         assert calibrate._row_scaling(calibrate.Run(calibrate.Size(8, 1, 10, 16, 0.1))) == 5 / 3
-        assert threads == [2, 1] and calibrate.torch.get_num_threads() == 2
+        assert threads == [2, 2, 1, 1] and calibrate.torch.get_num_threads() == 2
     finally:
         calibrate.torch.set_num_threads(before)
