@@ -1,10 +1,13 @@
 """Run a bench of your own: `python -m hotrow_sim.bench made/hotrow_counters.json bench`."""
 
 import argparse
+import json
 import sys
+from pathlib import Path
 
 from ..toolchain import ToolMissing
 from .runner import SIMULATORS, simulate_unit
+from .timing import svg
 
 
 def main() -> int:
@@ -14,12 +17,20 @@ def main() -> int:
     parser.add_argument("module", help="the cocotb module, a file of this folder without its .py")
     parser.add_argument("--simulator", choices=SIMULATORS, default="icarus")
     parser.add_argument("--waves", action="store_true", help="record a waveform")
+    parser.add_argument("--timing", metavar="FILE", type=Path, help="a timing diagram of the first "
+                        "transfers: FILE.json for WaveDrom, or FILE.svg")
     parser.add_argument("-o", "--output", default="out", metavar="DIR", help="for what it leaves")
     options = parser.parse_args()
     try:
+        diagram = Path(options.output, "timing.json").resolve()
         passed, waveform = simulate_unit(
             options.unit, options.module, simulator=options.simulator, folder=options.output,
-            waves=options.waves)
+            waves=options.waves,
+            environment={"HOTROW_TIMING": str(diagram)} if options.timing else {})
+        if options.timing:
+            text = diagram.read_text()
+            options.timing.write_text(
+                svg(json.loads(text)) if options.timing.suffix == ".svg" else text)
     except (ToolMissing, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

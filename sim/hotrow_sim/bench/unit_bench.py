@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import cocotb
 from amaranth.lib import stream
 from amaranth.lib.wiring import In
 from cocotb.clock import Clock
@@ -14,6 +15,7 @@ from hotrow_rtl.units.catalog import unit
 
 from .host_arrays import HostArrays
 from .streams import StreamSink, StreamSource
+from .timing import record
 
 HALVES = {AXI4Read: "r", AXI4Write: "w", AXI4: "rw"}
 
@@ -87,9 +89,11 @@ class UnitBench:
             memory stalls.
         seed : int or str
         """
-        bench = cls(dut, json.loads(Path(os.environ["HOTROW_UNIT"]).read_text()),
-                    idle=idle, stall=stall, seed=seed)
+        described = json.loads(Path(os.environ["HOTROW_UNIT"]).read_text())
+        bench = cls(dut, described, idle=idle, stall=stall, seed=seed)
         Clock(dut.clk, 10, unit="ns").start()
+        if path := os.environ.pop("HOTROW_TIMING", ""):  # of the first test alone
+            cocotb.start_soon(record(dut, described, Path(path)))
         dut.rst.value = 1
         for _ in range(4):
             await RisingEdge(dut.clk)
