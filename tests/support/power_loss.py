@@ -9,7 +9,7 @@ from hotrow.kernels import native
 
 HOOK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint64,
                         ctypes.c_void_p, ctypes.c_uint64)
-WRITE, SYNC, CREATE, UNLINK = range(4)
+WRITE, SYNC, CREATE, UNLINK, SPARE = range(5)
 SECTOR = 512
 
 
@@ -72,7 +72,8 @@ class Recorder:
         self.operations.append({
             WRITE: lambda: ("write", name, offset, ctypes.string_at(data, size)),
             SYNC: lambda: ("sync", name), CREATE: lambda: ("create", name, size),
-            UNLINK: lambda: ("unlink", name)}[operation]())
+            UNLINK: lambda: ("unlink", name),
+            SPARE: lambda: ("create", name, size)}[operation]())
         return 0
 
     def end(self):

@@ -168,3 +168,39 @@ def test_a_full_disk_leaves_the_last_commit(tmp_path, mode):
             assert found >= 10
             train(again, found)
             assert again.sha256() == expected[found + 1]
+
+
+@pytest.mark.parametrize("mode, workers, files", [
+    ("scratchpipe", 0, 0), ("scratchpipe", 1, 1), *(
+        pytest.param(mode, workers, files, marks=[pytest.mark.long, pytest.mark.nightly])
+        for mode in MODES[:3] for workers in (0, 1) for files in range(8))])
+def test_a_full_disk_takes_one_more_commit(tmp_path, mode, workers, files):
+    """New files are refused after some: training stops, and `commit` has all its steps."""
+    expected, left, folder = in_memory("adam"), [1 << 30], tmp_path / "t"
+
+    def refuse(operation, *_):
+        left[0] -= operation == CREATE
+        return 28 if operation == CREATE and left[0] < 0 else 0
+    hook, library = HOOK(refuse), native.native_library()
+    library.tables_hook(hook)
+    try:
+        with opened(folder, "adam", mode, workers) as tables:
+            start(tables, expected)
+            left[0] = files
+            for each in range(BATCHES):
+                try:
+                    train(tables, each, 2)
+                except Error as error:
+                    assert "is full: call commit()" in str(error)
+                    break
+            else:
+                pytest.skip("no file was needed")
+            parts = {"batch": each, "optimizer": tables.optimizer.state_dict()}
+            number = tables.commit(parts)
+    finally:
+        library.tables_hook(None)
+    with opened(folder, "adam", "resident") as again:
+        assert again.disk.disk.store.number == number
+        assert start(again, expected) == each > 0
+        train(again, each)
+        assert again.sha256() == expected[each + 1]

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class Commits:
     """
 
     def __init__(self, folder: Path, first: dict[str, Any], number: int | None = None):
-        self.folder = folder
+        self.folder, self._spare, self._needed = folder, folder / "spare-commit", 1 << 20
         known = numbers(folder)
         if not known:
             if any(folder.glob("seg-*.log")):
@@ -104,11 +105,33 @@ class Commits:
     def write(self, segments: list[list[int]], dense: bytes | None, step: int, keep: str | None,
               hold: int | None, history_from: int) -> None:
         """Make the next commit, which is the open one from then on; number `hold` stays as well.
+        Where the disk is full, it takes what `reserve` holds.
 
         Raises
         ------
         OSError
         """
+        self._needed = max(self._needed, 2 * len(dense or b""))
+        for held in (True, False):
+            try:
+                return self._write(segments, dense, step, keep, hold, history_from)
+            except OSError as error:
+                if error.errno not in (ENOSPC, EDQUOT) or not held or not self._spare.exists():
+                    raise
+                self._spare.unlink()
+
+    def reserve(self) -> None:
+        """Hold space for the files of a commit beside its rows, if the disk has any."""
+        if self._spare.exists() and self._spare.stat().st_size >= self._needed:
+            return
+        try:
+            with open(self._spare, "ab") as file:
+                os.posix_fallocate(file.fileno(), 0, self._needed)
+        except OSError:
+            self._spare.unlink(missing_ok=True)
+
+    def _write(self, segments: list[list[int]], dense: bytes | None, step: int, keep: str | None,
+               hold: int | None, history_from: int) -> None:
         number, before = self.greatest + 1, self.manifest
         if dense is not None:
             replace(self._dense(number), dense)
@@ -182,7 +205,7 @@ class Commits:
 
     def tidy(self) -> None:
         """Remove what a process that was killed left."""
-        for path in self.folder.glob("*.new"):
+        for path in (*self.folder.glob("*.new"), *self.folder.glob("spare-*")):
             path.unlink()
         if not self._damaged:
             self._drop()

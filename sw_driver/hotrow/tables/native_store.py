@@ -45,6 +45,8 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "taken_rows": [c_void_p, c_void_p],
     "verify": [c_void_p],
     "clean": [c_void_p],
+    "reserve": [c_void_p, c_uint64],
+    "room": [c_void_p],
     "cancel": [c_void_p, c_void_p],
     "figures": [c_void_p, c_void_p],
 }

@@ -90,6 +90,7 @@ class Store:
         self._open()
         self._commits.tidy()
         self._remove_unneeded()
+        self.reserve(0)
 
     def _open(self) -> None:
         found = self._commits.manifest
@@ -185,6 +186,7 @@ class Store:
                 self._commits.write(segments, dense, step, keep, hold, history_from)
                 self._native.name(*self._commits.named())
                 self._remove_unneeded()
+                self.reserve(0)
             except OSError as error:
                 self._native.failure = (
                     f"commit {self._commits.greatest + 1} of the tables in {self._folder} could "
@@ -245,6 +247,7 @@ class Store:
             for view in self._views:
                 view.register()
             self._remove_unneeded()
+            self.reserve(0)
 
     def dense(self) -> bytes | None:
         """What the open commit was given; raises Error if that is damaged."""
@@ -256,6 +259,18 @@ class Store:
         for number, path in files:
             if number not in had:
                 path.unlink(missing_ok=True)
+
+    def reserve(self, rows: int) -> None:
+        """Hold space on the disk, which is used only where it is full: for a commit of so many
+        rows that were not appended. The store holds that for those of a segment by itself.
+        """
+        self._native.call("reserve", rows)
+        self._commits.reserve()
+
+    def check_room(self) -> None:
+        """Raise Error where the disk is full: the rows that are appended, and a commit, take what
+        was held for that. After a commit that finds space again there is room again."""
+        self._native.call("room")
 
     def verify(self) -> None:
         """Read all that the open commit has, and the files of the tables' bases.

@@ -153,6 +153,14 @@ int64_t tables_clean(char *message, Store *store) {
     return guarded(message, [&] { store->clean(); });
 }
 
+int64_t tables_reserve(char *message, Store *store, uint64_t rows) {
+    return guarded(message, [&] { store->reserve(rows); });
+}
+
+int64_t tables_room(char *message, Store *store) {
+    return guarded(message, [&] { store->check_room(); });
+}
+
 int64_t tables_figures(char *message, Store *store, uint64_t *out) {
     return guarded(message, [&] {
         std::lock_guard<std::mutex> hold(store->lock);

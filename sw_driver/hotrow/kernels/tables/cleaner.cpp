@@ -46,14 +46,14 @@ void Store::clean_log() {
         {
             Hold hold(lock);
             dirt_.wait(hold, [&] {
-                return ending_ || (failed_.empty() && work_to_clean());
+                return ending_ || (failed_.empty() && full_.empty() && work_to_clean());
             });
             if (ending_) return;
         }
         own.lock();
         Hold hold(lock);
         Segment *source = work_to_clean() ? choose(UINT64_MAX) : nullptr;
-        if (source && failed_.empty()) {
+        if (source && failed_.empty() && full_.empty()) {
             try {
                 guard([&] { clean_segment(hold, *source); });
             } catch (...) {  // the next call says it
@@ -76,8 +76,10 @@ void Store::clean() {
     work_.notify_one();
     space_.wait(hold, [&] { return low_ >= full || !failed_.empty(); });
     check();
-    while (Segment *source = choose(below)) guard([&] { clean_segment(hold, *source); });
+    for (Segment *source; full_.empty() && (source = choose(below));)
+        guard([&] { clean_segment(hold, *source); });
     space_.notify_all();
+    if (!full_.empty()) throw Failure{full_};
 }
 
 void Store::clean_segment(Hold &hold, Segment &source) {
@@ -117,15 +119,21 @@ void Store::clean_segment(Hold &hold, Segment &source) {
             for (uint32_t at = 0; at < count; ++at) index.prefetch(rows[at]);
             for (uint32_t at = 0; at < count; ++at) {
                 wait_for_room(hold);
-                if (source.kept) {  // by a commit meanwhile
+                if (source.kept || !full_.empty()) {  // by a commit, or an append, meanwhile
                     cleaning_ = nullptr;
                     return;
                 }
                 if (index.get(rows[at]) != entry) continue;
                 // Rows keep their epoch; those of long ago share one, and so share blocks. Rows up
                 // to a kept commit stay in its segments, and so apart from later ones.
-                put(header.table, rows[at], MOVED, std::max(header.epoch, history_),
-                    block + layout.row(at), block + layout.state(at));
+                try {
+                    put(header.table, rows[at], MOVED, std::max(header.epoch, history_),
+                        block + layout.row(at), block + layout.state(at));
+                } catch (const Failure &failure) {
+                    if (!failure.full) throw;
+                    cleaning_ = nullptr;
+                    return;
+                }
                 ++moved;
             }
             hold.unlock();

@@ -18,13 +18,14 @@ namespace tables {
 
 struct Failure {
     std::string message;
+    bool full = false;  // the disk has no more room
 };
 
 [[noreturn]] inline void fail(const std::string &path, const std::string &what) {
     throw Failure{"the file " + path + " " + what};
 }
 
-enum Operation : int32_t { WRITE, SYNC, CREATE, UNLINK };
+enum Operation : int32_t { WRITE, SYNC, CREATE, UNLINK, SPARE };  // the last: a spare gets a name
 // Called before an operation: 0, or the error that it ends with.
 using Hook = int32_t (*)(int32_t operation, const char *path, uint64_t offset, const void *data,
                          uint64_t bytes);

@@ -25,6 +25,7 @@ Store::~Store() {
     work_.notify_all(), dirt_.notify_all(), space_.notify_all();
     for (std::thread &thread : threads_) thread.join();
     reads_.reset();
+    for (const File &spare : spares_) ::unlink(spare.path.c_str());
 }
 
 void Store::add(Table table) {
@@ -63,18 +64,10 @@ uint32_t Store::take_slot() {
     return static_cast<uint32_t>(slot);
 }
 
-void Store::new_segment() {
+void Store::new_segment(uint8_t kind) {
     auto made = std::make_unique<Segment>();
     made->slot = take_slot(), made->number = next, made->nonce = nonce, made->first = head_;
-    const std::string path = path_of(next);
-    const uint64_t bytes = PAGE + uint64_t{bound} * block_bytes;
-    if (const int error = before(CREATE, path, 0, nullptr, bytes))
-        fail(path, std::string("could not be made: ") + std::strerror(error) +
-             ": make space, and open the tables at their last commit");
-    made->file = File::open(path, O_RDWR | O_CREAT | O_EXCL);
-    if (const int error = posix_fallocate(made->file.fd(), 0, static_cast<off_t>(bytes)))
-        fail(path, "needs " + std::to_string(bytes) + " bytes: " + std::strerror(error) +
-             ": make space, and open the tables at their last commit");
+    made->file = next_file(path_of(next), kind);
     Memory page = pages(PAGE);
     std::memset(page.get(), 0, PAGE);
     auto &header = *reinterpret_cast<SegmentHeader *>(page.get());
@@ -151,7 +144,7 @@ void Store::put(uint16_t table, uint32_t row, uint8_t kind, uint64_t own, const 
             close_oldest();
         if (!current_ || current_->blocks == bound) {
             close_blocks(head_);
-            new_segment();
+            new_segment(kind);
         }
         at = open.size();
         uint8_t *block = buffer(head_);
@@ -191,7 +184,7 @@ void Store::append(uint64_t view, const int64_t *flat, uint64_t count, const uin
     place(view, flat, count, table.data(), row.data());
     for (uint64_t first = 0; first < count; first += GROUP) {
         Hold hold(lock);
-        while (overfull_ && failed_.empty() && work_to_clean()) space_.wait(hold);
+        while (overfull_ && failed_.empty() && full_.empty() && work_to_clean()) space_.wait(hold);
         check();
         const uint64_t end = std::min(count, first + GROUP);
         for (uint64_t k = first; k < end; ++k) tables[table[k]].index->prefetch(row[k]);

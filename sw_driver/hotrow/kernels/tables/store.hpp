@@ -123,6 +123,10 @@ class Store {
     void verify();
     // Move the newest rows out of all segments that have few.
     void clean();
+    // Hold files for so many rows that only a full disk takes, and as many as before where 0.
+    void reserve(uint64_t rows);
+    // Throw where the disk is full, and what is appended goes to files held for that.
+    void check_room();
 
     std::string folder;
     uint8_t id[16];
@@ -170,7 +174,9 @@ class Store {
     }
     Identity identity_of(const Segment &segment) const;
     uint32_t take_slot();
-    void new_segment();
+    void new_segment(uint8_t kind);
+    File new_file(const std::string &path) const;
+    File next_file(const std::string &path, uint8_t kind);
     void wait_for_room(Hold &hold);
     void put(uint16_t table, uint32_t row, uint8_t kind, uint64_t epoch, const uint8_t *data,
              const uint8_t *side);
@@ -218,7 +224,9 @@ class Store {
     Segment *current_ = nullptr, *cleaning_ = nullptr;
     std::set<uint64_t> reading_;
     uint64_t tickets_ = 0;
-    std::string failed_;
+    std::string failed_, full_;
+    std::vector<File> spares_;             // held for a full disk
+    uint64_t held_ = 1, made_ = 0;         // spares to hold; those made so far
     std::unique_ptr<Reads> reads_;
     uint32_t most_ = 0;  // bytes of a read
 

@@ -197,6 +197,8 @@ class HotEmbeddingBagCollection(nn.Module):
                 before=before,
                 slots=None if disk is None or disk.plan is None else disk.plan.slots))
             undo.callback(self.store.close)
+            if disk is not None:
+                disk.store.reserve(getattr(self.store, "slots", 0))
             self.contents = self._make_contents(here)
             self.id_maps = self._make_id_maps(seed, rule) if mapped else None
             if groups is None and initialise:

@@ -46,6 +46,11 @@ class DiskRows:
         if self.closed:
             raise Error("the collection is closed, and does not train: open its tables again")
 
+    def check_room(self) -> None:
+        """Raise Error where the disk is full, and `commit` alone has room."""
+        self.check_open()
+        self.store.check_room()
+
     def begin(self, flat: Tensor) -> Ticket:
         """Begin to read flat rows, integers [n]: a ticket for `finish`."""
         self.check_open()

@@ -134,6 +134,9 @@ class CachedStore(Store):
         if not request.bags.lookups:
             return
         self._check_open()
+        for group in self.groups:
+            if group.tables.disk is not None:
+                group.tables.disk.check_room()
         batch = request.bags.device_batch(self.slot_map.registered)
         self._check_size(request.bags, batch)
         with self.stages.lock:
