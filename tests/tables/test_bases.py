@@ -28,7 +28,7 @@ def widen(values, dtype):
 
 def write_shard(path, values, dtype, before=b""):
     """A safetensors file whose tensor "emb" follows bytes of another one."""
-    dtypes = {"other": "U8", "emb": DTYPES[dtype]}
+    dtypes = {"other": "U8", "emb": DTYPES.get(dtype, dtype)}
     data = {"other": np.frombuffer(before, np.uint8), "emb": values}
     header, at = {}, 0
     for name, array in data.items():
@@ -88,6 +88,26 @@ def test_a_published_tensor_is_read_in_place(tmp_path, source, dtype, dim, cuts,
         assert (reader.rows("item", np.arange(count)) == wanted).all()
         assert reader.tables["item"].base == TensorBase(tuple(map(str, paths)), "emb")
     assert sums == [hashlib.sha256(path.read_bytes()).digest() for path in paths]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("source", ["float8_e4m3fn", "float8_e5m2"])
+def test_fp8_is_converted_as_by_pytorch(tmp_path, source, dtype):
+    torch = pytest.importorskip("torch")
+    kind = {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}[source]
+    every = np.arange(256, dtype=np.uint8).reshape(32, 8)
+    write_shard(tmp_path / "a", every, kind, b"123")
+    with Store(tmp_path / "t", [Table("item", 32, 8, dtype=dtype,
+                                      base=TensorBase([tmp_path / "a"], "emb"))]) as store:
+        store.commit()
+    values = torch.from_numpy(every).view(getattr(torch, source)).to(getattr(torch, dtype))
+    words = np.int32 if dtype == "float32" else np.int16
+    with open(tmp_path / "t") as reader:
+        found = torch.from_numpy(reader.rows("item", np.arange(32)).view(words)).view(values.dtype)
+    number = ~values.isnan()
+    assert number.sum() > 240 and (found.isnan() == values.isnan()).all()
+    assert (found.view(getattr(torch, words.__name__))
+            == values.view(getattr(torch, words.__name__)))[number].all()
 
 
 def test_a_row_of_a_base_takes_one_request(tmp_path):
@@ -230,6 +250,7 @@ def test_parts_have_the_rows_of_the_whole_table(tmp_path, cuts):
     with pytest.raises(Error, match="expected a part whose first row is 0 to its step - 1"):
         replace(whole, rows=100, part=(0, 4, 1001))
     (tmp_path / "ranks" / "rank-000-of-002").mkdir(parents=True)
-    for call in (open, lambda path: Store(path, [whole])):
-        with pytest.raises(Error, match="has tables that 2 ranks share out: train them with as"):
-            call(tmp_path / "ranks")
+    with pytest.raises(Error, match="has tables that 2 ranks share out: train them with as"):
+        Store(tmp_path / "ranks", [whole])
+    with pytest.raises(Error, match="has rank-000-of-002: copy the folders of all ranks"):
+        open(tmp_path / "ranks")

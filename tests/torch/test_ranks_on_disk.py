@@ -1,6 +1,7 @@
 """Ranks with tables on disk: the bits of one process, commits that count at all, named errors."""
 
 import hotrow.tables
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -15,12 +16,13 @@ from tests.torch.launching import torchrun
 def test_files_of_several_ranks(launched):
     world, folder = launched
     part = folder / "commits" / f"rank-001-of-00{world}"
+    with hotrow.tables.open(folder / "commits") as whole:
+        assert (whole.tables["user"].rows, whole.tables["user"].part) == (301, None)
+        assert np.isfinite(whole.rows("user", np.arange(301))).all()
     with hotrow.tables.open(part) as reader:
         assert reader.rows("user", [0, 149]).shape == (2, 8)
-    for call in (hotrow.tables.open, lambda path: HotEmbeddingBagCollection(
-            [TableConfig("user", 301, 8, path=path)])):
-        with pytest.raises(Error, match=r"has tables that \d ranks share out: train them with as"):
-            call(folder / "commits")
+    with pytest.raises(Error, match=r"has tables that \d ranks share out: train them with as"):
+        HotEmbeddingBagCollection([TableConfig("user", 301, 8, path=folder / "commits")])
     with pytest.raises(Error, match=f"trained by {world} processes, and there are 3 ranks"):
         folder_of_rank(str(folder / "commits"), 0, 3)
 

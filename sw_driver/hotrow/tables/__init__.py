@@ -3,9 +3,10 @@
 from .bases import FileBase, TensorBase
 from .commits import Commit
 from .memory import MemoryPlan, plan_memory
-from .reader import Reader, open
+from .rank_reader import RankReader, open
+from .reader import Reader
 from .store import Store
 from .table import Table
 
-__all__ = ["Commit", "FileBase", "MemoryPlan", "Reader", "Store", "Table", "TensorBase", "open",
-           "plan_memory"]
+__all__ = ["Commit", "FileBase", "MemoryPlan", "RankReader", "Reader", "Store", "Table",
+           "TensorBase", "open", "plan_memory"]

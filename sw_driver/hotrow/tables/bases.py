@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from .table import Table
 
 _PAGE, _SAMPLES = 4096, 64
-_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+           "F8_E5M2": "float8_e5m2"}
+_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
+DTYPES = tuple(_BYTES)  # in the order of the compiled library
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,9 @@ class TensorBase:
     Parameters
     ----------
     files : sequence of str or Path
-        Each has the tensor, float32, float16 or bfloat16 [any rows, dim]; the table's rows are
-        those of all files, one after the other.
+        Each has the tensor, float32, float16, bfloat16, float8_e4m3fn or float8_e5m2 [any rows,
+        dim]; the table's rows are those of all files, one after the other. A scale that a
+        checkpoint keeps beside fp8 is not applied.
     tensor : str
     """
 

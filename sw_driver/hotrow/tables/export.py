@@ -4,16 +4,18 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import Error
+from .table import Table
 
 DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64"}
 _BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I64": 8}
 
+CHUNK = 1 << 15  # rows of a ticket, and of a piece
 Tensor = tuple[str, str, tuple[int, ...], Iterator[NDArray[Any]]]  # name, dtype, shape, pieces
 
 
@@ -57,3 +59,29 @@ def write_safetensors(file: str | os.PathLike[str], tensors: Sequence[Tensor],
         new.unlink(missing_ok=True)
         raise Error(f"the file {path} could not be written: {error}: make space, or name another "
                     f"file") from error
+
+
+class _Readable(Protocol):
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def tables(self) -> dict[str, Table]: ...
+
+    def rows(self, table: str, ids: ArrayLike) -> Any: ...
+
+
+def export_table(reader: _Readable, name: str, file: str | os.PathLike[str],
+                 ids: ArrayLike | None) -> None:
+    """Write a table of a reader, or some of its rows, to a safetensors file."""
+    if name not in reader.tables:
+        raise Error(f"expected one of the tables {sorted(reader.tables)}, got {name!r}")
+    about = reader.tables[name]
+    listed = np.arange(about.rows) if ids is None else np.asarray(ids)
+    pieces = (reader.rows(name, listed[first:first + CHUNK])
+              for first in range(0, listed.size, CHUNK))
+    tensors: list[Tensor] = [(name, about.dtype, (listed.size, about.dim), pieces)]
+    if ids is not None:
+        whole = iter([np.ascontiguousarray(listed, np.int64)])
+        tensors.append((f"{name}.ids", "int64", (listed.size,), whole))
+    write_safetensors(file, tensors, {"commit": str(reader.number), "table": name})

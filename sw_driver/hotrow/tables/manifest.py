@@ -12,6 +12,7 @@ from ..contract.errors import Error
 from ..system.files import sync_folder
 
 FORMAT = 2
+STEP_BITS = 32  # of `step` in a rank's commit: the optimizer's steps, below the common number
 
 
 def manifest_path(folder: Path, number: int) -> Path:
@@ -39,9 +40,9 @@ def check_alone(folder: Path) -> None:
     """Raise Error if a folder has those of several ranks."""
     ranks = rank_folders(folder)
     if ranks:
-        first, world = ranks[0]
+        _, world = ranks[0]
         raise Error(f"the folder {folder} has tables that {world} ranks share out: train them with "
-                    f"as many, or read each part, as {first}")
+                    f"as many, or read all parts by hotrow.tables.open({str(folder)!r})")
 
 
 def replace(path: Path, content: bytes) -> None:

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from ..contract.errors import Error
 from ..kernels import native
-from .table import ELEMENT_BYTES, Table, fitting
+from . import bases
+from .table import Table, fitting
 
 _ARGUMENTS: dict[str, list[Any]] = {
     "open": [c_char_p, c_char_p, c_uint32, c_uint32, c_uint64, c_uint64, c_uint64, c_uint64,
@@ -107,12 +108,12 @@ class NativeStore:
             self.call("add", table.rows, table.row_bytes, table.memory_bytes, table.side_bytes,
                       (needed * 9 // 4 + 2).bit_length(), table.seed & (1 << 64) - 1, table.bound,
                       table.initial_state, table.dim, table.state_columns,
-                      list(ELEMENT_BYTES).index(table.dtype))
+                      bases.DTYPES.index(table.dtype))
             if table.part is not None:
                 self.call("part", *table.part[:2])
             for file in kept["base"].get("files", ()):
                 self.call("base", os.fsencode(file["path"]), file["rows"], file["offset"],
-                          file["state"], list(ELEMENT_BYTES).index(file["dtype"]),
+                          file["state"], bases.DTYPES.index(file["dtype"]),
                           file["row_bytes"], file["columns"])
         self.load(manifest)
 

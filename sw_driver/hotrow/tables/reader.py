@@ -11,44 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from ..contract.errors import Error
 from ..system.forks import ForkLock
 from . import bases
-from .export import Tensor, write_safetensors
+from .export import CHUNK, export_table
 from .manifest import check_alone, manifest_path, numbers, read_manifest
 from .native_store import NativeStore
 from .rows import Rows
 from .table import Table
 
-_TRIES = 100  # of a commit that goes while its files are opened
-_CHUNK = 1 << 15  # rows of a ticket
-
-
-def open(path: str | PathLike[str], commit: int | None = None) -> "Reader":
-    """Open the tables of a commit, without a lock: any number of processes may read them.
-
-    Parameters
-    ----------
-    path : str or Path
-        Folder of a store.
-    commit : int, optional
-        A commit that exists; by default the last one.
-
-    Raises
-    ------
-    Error
-        There is no such commit, or a file is damaged.
-
-    Examples
-    --------
-    >>> import tempfile, numpy as np
-    >>> from hotrow.tables import Store, Table, open
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Store(folder, [Table("item", 100, 4)]) as store:
-    ...         store.rows(["item"], [0]).append([7], np.ones((1, 4), np.float32))
-    ...         number = store.commit()
-    ...     with open(folder) as reader:
-    ...         reader.rows("item", [3, 7]).tolist()
-    [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
-    """
-    return Reader(path, commit)
+TRIES = 100  # of a commit that goes while its files are opened
 
 
 class Reader:
@@ -76,7 +45,7 @@ class Reader:
         self._attach(commit)
 
     def _attach(self, commit: int | None) -> None:
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             manifest = self._find(commit)
             for kept in manifest["tables"]:
                 asked = bases.of(kept["base"])
@@ -96,7 +65,7 @@ class Reader:
             self._views = {name: Rows(native, [table], [at], [0])
                            for at, (name, table) in enumerate(tables.items())}
             return
-        raise Error(f"the folder {self._folder} had another commit at each of {_TRIES} attempts: "
+        raise Error(f"the folder {self._folder} had another commit at each of {TRIES} attempts: "
                     f"open one that is kept, by its number")
 
     def _find(self, commit: int | None) -> dict[str, Any]:
@@ -163,12 +132,12 @@ class Reader:
         side = np.empty(listed.size, np.float32) if about.state == "row" else None
         with self._lock:
             view = self._views[table]
-            starts = [*range(0, listed.size, _CHUNK), listed.size]
-            tickets = [view.begin(listed[:_CHUNK])]
+            starts = [*range(0, listed.size, CHUNK), listed.size]
+            tickets = [view.begin(listed[:CHUNK])]
             try:
                 for begin, end in pairwise(starts):
                     if end < listed.size:
-                        tickets.append(view.begin(listed[end:end + _CHUNK]))
+                        tickets.append(view.begin(listed[end:end + CHUNK]))
                     view.finish(tickets.pop(0), array[begin:end],
                                 None if side is None else side[begin:end])
             finally:
@@ -231,15 +200,7 @@ class Reader:
         Error
             There is no such table or row, or the file cannot be written.
         """
-        about = self._table(table)
-        listed = np.arange(about.rows) if ids is None else np.asarray(ids)
-        pieces = (self.rows(table, listed[first:first + _CHUNK])
-                  for first in range(0, listed.size, _CHUNK))
-        tensors: list[Tensor] = [(table, about.dtype, (listed.size, about.dim), pieces)]
-        if ids is not None:
-            whole = iter([np.ascontiguousarray(listed, np.int64)])
-            tensors.append((f"{table}.ids", "int64", (listed.size,), whole))
-        write_safetensors(file, tensors, {"commit": str(self.number), "table": table})
+        export_table(self, table, file, ids)
 
     def refresh(self) -> int:
         """Go on to the last commit: its number."""

@@ -198,6 +198,8 @@ class Store:
     def _check_folder(self) -> None:
         """Raise Error unless the folder is the one that was opened."""
         path = self._folder / "LOCK"
+        if self._lock.closed:
+            return  # the next call says so
         with suppress(OSError):
             if os.path.samestat(os.stat(path), os.fstat(self._lock.fileno())):
                 return

@@ -1,7 +1,7 @@
 """What a table of a store is, and how its rows lie in blocks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..contract.errors import Error
@@ -82,6 +82,11 @@ class Table:
 
     def _error(self, what: str) -> Error:
         return Error(f"table {self.name!r}: {what}")
+
+    @property
+    def whole(self) -> "Table":
+        """The table of which this is a part."""
+        return replace(self, rows=self.whole_rows, part=None)
 
     @property
     def whole_rows(self) -> int:

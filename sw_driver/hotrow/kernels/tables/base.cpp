@@ -2,6 +2,8 @@
 
 #include "../mixed.hpp"
 
+#include <cmath>
+
 namespace tables {
 
 namespace {
@@ -26,10 +28,19 @@ float load(const uint8_t *from, int32_t element) {
     float value;
     if (element == FLOAT32) {
         std::memcpy(&value, from, 4);
-    } else if (element == FLOAT16) {
+    } else if (element == FLOAT16 || element == FLOAT8_E5M2) {  // the latter is the former's half
+        const uint16_t bits = element == FLOAT16 ? static_cast<uint16_t>(from[0] | from[1] << 8)
+                                                 : static_cast<uint16_t>(from[0] << 8);
         _Float16 half;
-        std::memcpy(&half, from, 2);
+        std::memcpy(&half, &bits, 2);
         value = static_cast<float>(half);
+    } else if (element == FLOAT8_E4M3) {  // no infinity; of NaN one each sign
+        const int exponent = from[0] >> 3 & 15, rest = from[0] & 7;
+        const uint32_t nan = 0x7ff00000;  // as PyTorch has it
+        value = exponent ? std::ldexp(static_cast<float>(8 + rest), exponent - 10)
+                         : std::ldexp(static_cast<float>(rest), -9);
+        if (exponent == 15 && rest == 7) std::memcpy(&value, &nan, 4);
+        value = std::copysign(value, from[0] & 128 ? -1.0f : 1.0f);
     } else {
         const uint32_t bits = uint32_t{from[0]} << 16 | uint32_t{from[1]} << 24;
         std::memcpy(&value, &bits, 4);

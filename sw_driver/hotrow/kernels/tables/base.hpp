@@ -10,9 +10,11 @@
 
 namespace tables {
 
-enum Element : int32_t { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2 };
+enum Element : int32_t { FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2 };  // 8: of files
 
-inline uint32_t bytes_of(int32_t element) { return element == FLOAT32 ? 4 : 2; }
+inline uint32_t bytes_of(int32_t element) {
+    return element == FLOAT32 ? 4 : element < FLOAT8_E4M3 ? 2 : 1;
+}
 
 struct BaseFile {
     File file;

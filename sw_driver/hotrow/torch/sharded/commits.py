@@ -9,15 +9,13 @@ import torch
 
 from ...contract.errors import Error
 from ...tables import Commit
-from ...tables.manifest import numbers, rank_folder, rank_folders, read_manifest
+from ...tables.manifest import STEP_BITS, numbers, rank_folder, rank_folders, read_manifest
 from ..collection.commits import Commits
 from ..collection.id_maps import IdMaps
 from ..collection.lifecycle import Lifecycle
 from ..store.disk import Disk
 from .ranks import Ranks
 from .store import ShardedStore
-
-_STEPS = 32  # binary places of the optimizer's steps in what a rank's commit has as `step`
 
 
 def folder_of_rank(path: str, rank: int, world: int) -> str:
@@ -61,7 +59,7 @@ class SharedCommits(Commits):
                  id_maps: IdMaps | None, path: str, ranks: Ranks) -> None:
         super().__init__(disk, store, lifecycle, id_maps)
         self._path, self._ranks = path, ranks
-        self._next = 1 + int(torch.cat(_steps(disk, ranks)).max()) // (1 << _STEPS)
+        self._next = 1 + int(torch.cat(_steps(disk, ranks)).max()) // (1 << STEP_BITS)
         self._agreed = disk.store.number  # of this rank's store: the last commit that counts
         self._alike = True  # False after a commit that failed at a rank
         self._steps = lifecycle.steps  # at the open commit
@@ -69,7 +67,7 @@ class SharedCommits(Commits):
     @property
     def number(self) -> int:
         return next(each.step for each in self.disk.store.commits()
-                    if each.number == self.disk.store.number) >> _STEPS
+                    if each.number == self.disk.store.number) >> STEP_BITS
 
     @property
     def path(self) -> str:
@@ -82,7 +80,7 @@ class SharedCommits(Commits):
     def all(self) -> list[Commit]:
         common = set(_common(_steps(self.disk, self._ranks)))
         found = [each for each in self.disk.store.commits() if each.step in common]
-        return [Commit(each.step >> _STEPS, 0, each.keep) for each in found
+        return [Commit(each.step >> STEP_BITS, 0, each.keep) for each in found
                 if each.keep or each is found[-1]]
 
     def release(self, keep: str) -> None:
@@ -97,7 +95,7 @@ class SharedCommits(Commits):
 
     def _write_own(self, parts: dict[str, Any], keep: str | None = None) -> None:
         self._lifecycle.flush()
-        step = self._next << _STEPS | self._lifecycle.steps % (1 << _STEPS)
+        step = self._next << STEP_BITS | self._lifecycle.steps % (1 << STEP_BITS)
         self.disk.commit(parts, keep, step, self._agreed)
         self._next, self._steps = self._next + 1, self._lifecycle.steps
 
@@ -106,10 +104,10 @@ class SharedCommits(Commits):
 
         def open_it() -> None:
             own = next((each.number for each in self.disk.store.commits()
-                        if each.step in known and each.step >> _STEPS == number), None)
+                        if each.step in known and each.step >> STEP_BITS == number), None)
             if own is None:
                 raise Error(f"the ranks in {self.path} have no commit {number} in common: they "
-                            f"have {[step >> _STEPS for step in known]}")
+                            f"have {[step >> STEP_BITS for step in known]}")
             self.disk.rollback(own)
             self._agreed, self._steps = own, self._lifecycle.steps
         self._ranks.agree(open_it, f"commit {number} was not opened, because of the tables")
@@ -138,8 +136,8 @@ def open_common(disk: Disk, path: str, ranks: Ranks) -> None:
     common = _common(steps)
     if not common:
         raise Error(f"the folders of the ranks in {path} have no commit in common: rank 0 has "
-                    f"{[step >> _STEPS for step in steps[0].tolist()]}, and rank "
-                    f"{ranks.world - 1} {[step >> _STEPS for step in steps[-1].tolist()]}. Copy "
+                    f"{[step >> STEP_BITS for step in steps[0].tolist()]}, and rank "
+                    f"{ranks.world - 1} {[step >> STEP_BITS for step in steps[-1].tolist()]}. Copy "
                     f"the folders of one run together, or name another folder")
     number = next(each.number for each in disk.store.commits() if each.step == common[-1])
     if number != disk.store.number:
