@@ -65,18 +65,13 @@ class _Readable(Protocol):
     @property
     def number(self) -> int: ...
 
-    @property
-    def tables(self) -> dict[str, Table]: ...
-
     def rows(self, table: str, ids: ArrayLike) -> Any: ...
 
 
-def export_table(reader: _Readable, name: str, file: str | os.PathLike[str],
+def export_table(reader: _Readable, about: Table, file: str | os.PathLike[str],
                  ids: ArrayLike | None) -> None:
     """Write a table of a reader, or some of its rows, to a safetensors file."""
-    if name not in reader.tables:
-        raise Error(f"expected one of the tables {sorted(reader.tables)}, got {name!r}")
-    about = reader.tables[name]
+    name = about.name
     listed = np.arange(about.rows) if ids is None else np.asarray(ids)
     pieces = (reader.rows(name, listed[first:first + CHUNK])
               for first in range(0, listed.size, CHUNK))

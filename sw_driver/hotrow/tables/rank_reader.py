@@ -11,6 +11,7 @@ from ..contract.errors import Error
 from .export import export_table
 from .manifest import STEP_BITS, numbers, rank_folders, read_manifest
 from .reader import TRIES, Reader
+from .table import Table
 
 
 class RankReader:
@@ -83,14 +84,12 @@ class RankReader:
     def rows(self, table: str, ids: ArrayLike, out: NDArray[Any] | None = None,
              state: bool = False) -> Any:
         """Read rows of a whole table; as `Reader.rows`."""
-        if table not in self.tables:
-            raise Error(f"the folder {self._folder} has tables {sorted(self.tables)}, not "
-                        f"{table!r}")
-        listed = np.asarray(ids)
-        if listed.size and (listed.dtype.kind not in "iu" or listed.min() < 0
-                            or listed.max() >= self.tables[table].rows):
-            raise Error(f"expected rows 0 to {self.tables[table].rows - 1} of table {table!r}, got "
-                        f"{listed.dtype} from {listed.min()} to {listed.max()}")
+        about, listed = self._table(table), np.asarray(ids)
+        if listed.size and (listed.dtype.kind not in "iu" or listed.ndim != 1 or listed.min() < 0
+                            or listed.max() >= about.rows):
+            raise Error(f"expected rows 0 to {about.rows - 1} of table {table!r} as integers [n], "
+                        f"got {listed.dtype} {list(listed.shape)} from {listed.min()} to "
+                        f"{listed.max()}")
         found: list[NDArray[Any]] = []
         for reader in self._readers:
             first, step, _ = reader.tables[table].part or (0, 1, 0)
@@ -111,12 +110,17 @@ class RankReader:
 
     def export(self, table: str, file: str | PathLike[str], ids: ArrayLike | None = None) -> None:
         """Write a whole table, or some of its rows, to a safetensors file; as `Reader.export`."""
-        export_table(self, table, file, ids)
+        export_table(self, self._table(table), file, ids)
 
     def verify(self) -> None:
         """Read all that the commit has at each rank; as `Reader.verify`."""
         for reader in self._readers:
             reader.verify()
+
+    def _table(self, name: str) -> Table:
+        if name not in self.tables:
+            raise Error(f"the folder {self._folder} has tables {sorted(self.tables)}, not {name!r}")
+        return self.tables[name]
 
     def close(self) -> None:
         """Let the files go."""

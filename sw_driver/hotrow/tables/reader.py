@@ -200,7 +200,7 @@ class Reader:
         Error
             There is no such table or row, or the file cannot be written.
         """
-        export_table(self, table, file, ids)
+        export_table(self, self._table(table), file, ids)
 
     def refresh(self) -> int:
         """Go on to the last commit: its number."""
