@@ -4,6 +4,7 @@ The memories stall at random, and a checker follows each master. The golden mode
 random commands; its results must be equal.
 """
 
+import json
 import os
 from random import Random
 
@@ -22,7 +23,7 @@ from cocotbext.axi import (
     AxiReadBus,
     AxiWriteBus,
 )
-from hotrow_rtl.config import preset
+from hotrow_rtl.cli import variant
 from hotrow_rtl.contract.encoding import IDENTITY, Opcode, Status, packed_address
 from hotrow_rtl.contract.registers import ControlBits, QueueStateBits, StatusBits
 from hotrow_sim.bench.axi_rules import READ, WRITE, AxiRules
@@ -48,7 +49,7 @@ from tests.support.fuzz.setup import (
     make_setup,
 )
 
-CONFIG = preset("tiny")
+CONFIG = variant("tiny", json.loads(os.environ["SETTINGS"]))
 ROUNDS = int(os.environ["ROUNDS"])
 TIMEOUT, SPAN = 300, 8192  # cycles; bytes of 16 pieces, on both row ports
 CHANNELS = {"list": READ, **{f"row{number}": READ + WRITE for number in range(CONFIG.row_ports)},
