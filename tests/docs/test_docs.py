@@ -103,6 +103,8 @@ def test_the_release_has_what_its_jobs_need():
     assert {"wheels", "sdist", "site", "check", "publish"} == {*jobs} and needed < {*jobs}
     version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.M)[1]
     assert re.fullmatch(r"\d+\.\d+\.\d+", version), "the job `check` compares it with the tag"
+    for file, line in (("CITATION.cff", f"version: {version}"), ("CHANGELOG.md", f"## {version} ")):
+        assert f"\n{line}" in (ROOT / file).read_text(), f"{file} has another version"
 
 
 def referenced():
