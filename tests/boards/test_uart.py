@@ -90,8 +90,8 @@ FRAMES = [bytes(range(0xB8, 0xE0)), b"\x00\xff\x55\xc0\xdb\xdc\xdd\x55", b"x"]
 
 
 @pytest.mark.parametrize("cycles_per_bit", [
-    4.34, *(pytest.param(rate, marks=pytest.mark.slow) for rate in (4, 5.5)),
-    *(pytest.param(rate, marks=pytest.mark.long) for rate in (16.67, 41.3))])
+    4.34, pytest.param(4, marks=pytest.mark.slow),
+    *(pytest.param(rate, marks=pytest.mark.long) for rate in (5.5, 16.67, 41.3))])
 def test_frames_at_any_rate(cycles_per_bit):
     line = Line(lambda frame: frame in FRAMES)
     octets = SYNC + b"".join(encode(frame) for frame in FRAMES)
@@ -121,7 +121,7 @@ def test_the_rate_is_kept_until_several_frames_in_a_row_were_bad():
 def test_a_host_whose_clock_is_off(skew):
     """Frames at a rate 3 % from that of the sync bytes."""
     line = Line(lambda frame: frame in FRAMES)
-    line.play([(SYNC, 16, 0), (b"".join(map(encode, FRAMES)), 16 * (1 + skew), 0.1)],
+    line.play([(SYNC, 10, 0), (b"".join(map(encode, FRAMES)), 10 * (1 + skew), 0.1)],
               tail=2000)
     assert line.frames[-3:] == FRAMES
 

@@ -101,7 +101,7 @@ class UdpBench(LinkBench):
 
     @staticmethod
     def settling(datagram):
-        return 2 * len(datagram.frame) + 100
+        return len(datagram.frame) * 5 // 4 + 100
 
     async def _send(self, ctx, datagram, gaps=STEADY):
         link, frame = self.link, datagram.frame or bytes(WORD_BYTES)  # LiteEth's empty one

@@ -158,9 +158,9 @@ def test_a_cleared_card_answers_as_one_that_was_opened(open_planner, card_kind, 
     with hotrow.open("model", config=config) as opened:
         register_tables(opened, MANY)
         expected = history(opened, 2)
+    device = open_planner(config, MANY)
+    history(device, 1)
     for before in (1, 2):
-        device = open_planner(config, MANY)
-        history(device, before)
         device.clear_directory()
         device.clear_counters()
         for number, (answer, other) in enumerate(zip(history(device, 2), expected, strict=True)):

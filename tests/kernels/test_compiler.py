@@ -78,8 +78,9 @@ def test_options_of_cxx_win(empty_cache, source, monkeypatch):
     assert compiler.load("answer", [source]).answer() == 0
 
 
-@pytest.mark.parametrize("kept", [0, 0.5, -1, "zeros", *(
-    pytest.param(kept, marks=pytest.mark.slow) for kept in (4, 63, 64, 0.1, 0.9))])
+@pytest.mark.parametrize("kept", [
+    0, 0.5, -1, "zeros", pytest.param(63, marks=pytest.mark.slow),
+    *(pytest.param(kept, marks=pytest.mark.long) for kept in (4, 64, 0.1, 0.9))])
 def test_a_damaged_file_is_built_again(empty_cache, source, kept, capfd):
     """However much of it is left; a program that uses half a library crashes."""
     command = [sys.executable, "-c", "import sys; from pathlib import Path; from hotrow.kernels "

@@ -217,7 +217,8 @@ class Operations:
 
 
 @pytest.mark.parametrize("kind, ring, seed, steps", [
-    *((kind, True, 1, 200) for kind in KINDS), ("two tables", False, 2, 200),
+    *((kind, True, 1, 60 if kind == "long rows" else 200) for kind in KINDS),
+    ("two tables", False, 2, 200),
     *(pytest.param(kind, bool(seed % 3), seed, 20000, marks=[pytest.mark.long, pytest.mark.nightly])
       for kind in KINDS for seed in range(7))])
 def test_random_operations(tmp_path, kind, ring, seed, steps):

@@ -83,7 +83,7 @@ class Run:
 def test_every_prefix_opens_at_a_commit(tmp_path, recorder, seed):
     run, more = Run(tmp_path / "run", recorder, seed), np.random.default_rng(seed + 1000)
     first = len(recorder.operations)
-    script = ["a", None, "b", None, "release a", "a", "rollback", None, None, "release b", None]
+    script = ["a", None, "b", "release a", "rollback", None, "release b", None]
     for what in script if seed == 0 else more.permutation(script):
         name = (what or "").removeprefix("release ")
         if what == "rollback":
@@ -119,7 +119,7 @@ def test_every_prefix_opens_at_a_commit(tmp_path, recorder, seed):
             tried += 1
             for path in folder.iterdir():
                 path.unlink()
-    assert tried > 300
+    assert tried > 200
 
 
 @pytest.mark.parametrize("operation, error", [

@@ -23,7 +23,7 @@ def test_a_step_is_the_reference_s_within_the_tolerance(setting, transport, opti
     with hotrow.open(transport, preset="tiny") as device:
         trainer = here.hotline(device, cold="pooled")
         check, popular, cold = StepCheck(trainer, here.reference()), 0, 0
-        for number, samples in enumerate(here.batches(6)):
+        for number, samples in enumerate(here.batches(4)):
             if number == 0:
                 trainer.observe(samples)
             if number == 1:
@@ -36,7 +36,7 @@ def test_a_step_is_the_reference_s_within_the_tolerance(setting, transport, opti
         assert popular and cold, "the test needs both parts"
         assert check.held and 0 < check.max_difference <= 1
         commands = device.statistics
-        assert commands["POOL"].commands == commands["UPDATE"].commands == 12
+        assert commands["POOL"].commands == commands["UPDATE"].commands == 8
         assert commands["GATHER"].commands == 1, "hot rows alone, once"
 
 

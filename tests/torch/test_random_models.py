@@ -24,7 +24,7 @@ from tests.torch import random_models
 from tests.torch.random_models import HARD_EVENTS, Run, model_cases
 
 # Derandomized: the same models in every run. A failure prints its model, shrunk.
-SETTINGS = settings(max_examples=100, derandomize=True, database=None, deadline=None,
+SETTINGS = settings(max_examples=60, derandomize=True, database=None, deadline=None,
                     print_blob=True, suppress_health_check=list(HealthCheck))
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 0.02, torch.bfloat16: 0.1}
 

@@ -222,20 +222,31 @@ def test_options_are_refused_before_the_trace_is_read(hotrow, monkeypatch, optio
     expect_refusal(hotrow, ["--trace", "log.tsv", *options], message)
 
 
-@pytest.mark.parametrize("line", [
+MISTAKES = (
     "train --mode wrong", "train --transport nosuch", "train --preset nosuch", "train --dim 5",
     "train --batch-size 1000000", "train --timeline /nowhere/t.json", "train --dim 400000000",
     "demo --trace nosuch", "demo --batch-size 1000000", "bench train --transport nosuch",
-    "bench host --trace nosuch"])
-def test_a_mistake_is_answered_before_pytorch_is_loaded(line):
-    code = ("import sys; from hotrow.command.cli import main; code = main(sys.argv[1:]);"
-            "sys.exit('it is loaded' if 'torch' in sys.modules else code)")
-    words = line.split()
-    trace = [] if "--trace" in words else ["--trace", "zipf:1.05"]
-    done = subprocess.run([sys.executable, "-c", code, *words, *trace],
+    "bench host --trace nosuch")
+ANSWERED = """
+import sys
+from hotrow.command.cli import main
+for line in sys.stdin.read().splitlines():
+    try:
+        code = main(line.split())
+    except SystemExit as end:
+        code = end.code
+    print(line, code, "torch" in sys.modules)
+"""
+
+
+def test_a_mistake_is_answered_before_pytorch_is_loaded():
+    lines = [line if "--trace" in line else f"{line} --trace zipf:1.05" for line in MISTAKES]
+    done = subprocess.run([sys.executable, "-c", ANSWERED], input="\n".join(lines),
                           capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.startswith("hotrow: error: "), done.stderr
-    assert done.stderr.count("\n") == 1
+    assert done.stdout.splitlines() == [f"{line} 2 False" for line in lines], done.stderr
+    errors = done.stderr.splitlines()
+    assert len(errors) == len(lines) and all(
+        error.startswith("hotrow: error: ") for error in errors), done.stderr
 
 
 def test_a_label_is_needed(hotrow, log):

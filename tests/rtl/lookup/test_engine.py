@@ -243,7 +243,7 @@ class Script:
 
 
 @pytest.mark.parametrize("config", [
-    TINY, pytest.param(ONE_CHOICE, marks=pytest.mark.long), ONE_LANE],
+    SMALL, ONE_LANE, *(pytest.param(each, marks=pytest.mark.long) for each in (TINY, ONE_CHOICE))],
     ids=lambda config: config.name)
 def test_a_wrong_parity_ends_every_command_until_the_directory_is_cleared(config, monkeypatch):
     """The table writes each row with the wrong parity."""

@@ -36,8 +36,8 @@ from tests.support.simulation import built
 @pytest.mark.parametrize("config, gaps, pauses", [
     pytest.param(TINY, STEADY, STEADY, id="steady"),
     pytest.param(TINY, RAGGED, RAGGED, id="both"),
-    pytest.param(TINY, RAGGED, STEADY, id="gaps", marks=pytest.mark.slow),
-    pytest.param(TINY, STEADY, RAGGED, id="back-pressure", marks=pytest.mark.slow),
+    pytest.param(TINY, RAGGED, STEADY, id="gaps", marks=pytest.mark.long),
+    pytest.param(TINY, STEADY, RAGGED, id="back-pressure", marks=pytest.mark.long),
     pytest.param(ONE_CHOICE, RAGGED, RAGGED, id="one-choice", marks=pytest.mark.slow),
     pytest.param(WIDE, RAGGED, RAGGED, id="bus-64", marks=pytest.mark.slow)])
 def test_lists_equal_golden(config, gaps, pauses):
@@ -160,9 +160,9 @@ def cycles_and_model(config, entries):
 
 
 @pytest.mark.parametrize("config, wrong", [
-    (FOUR_LANES, 0.5), pytest.param(ONE_CHOICE, 0.5, marks=pytest.mark.slow),
+    (FOUR_LANES, 0.5),
     *(pytest.param(config, wrong, marks=pytest.mark.long) for config, wrong in (
-        (FOUR_LANES, 0), (FOUR_LANES, 2), (WIDE, 0)))],
+        (ONE_CHOICE, 0.5), (FOUR_LANES, 0), (FOUR_LANES, 2), (WIDE, 0)))],
     ids=lambda value: getattr(value, "name", value))
 def test_cycles_agree_with_the_model(config, wrong):
     entries = rows(config, 100, seed=4, wrong=wrong)
