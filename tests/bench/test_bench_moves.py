@@ -76,6 +76,7 @@ PAIRS = {"--preset": PRESETS, "--row-bytes": (16, 64, 4096), "--bag": (1, 7), "-
          "--transport": ("model", "cpu", "sim:9"), "--threads": (2,), "--seed": (5,)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_options_run_or_are_refused_in_one_line(bench, monkeypatch, kind, together):

@@ -191,6 +191,7 @@ def play(windows, bursts=(ALL_RIGHT[1:],) * LANES, writes=None, most=1 << 32):
     return chips, result[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows, delays", [
     pytest.param(((0, 0, 8), (0, 0, 1)), [3, 0], marks=pytest.mark.long),
     (UNLIKE, [3, 5]),
@@ -206,6 +207,7 @@ def test_the_middle_of_the_window_is_set(windows, delays):
     assert chips.registers["sdram_dfii_control"] == [CONSTANTS["DFII_CONTROL_SEL"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writes", [
     (0, 2), pytest.param((2, 0), marks=pytest.mark.long)])
 def test_the_writes_of_each_lane_are_delayed(writes):

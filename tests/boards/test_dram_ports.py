@@ -67,6 +67,7 @@ def random_span(rng, bus_bytes, half):
     return page + bus_bytes * int(rng.integers(0, PAGE // bus_bytes - beats + 1)), beats
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bus_bytes, seed", [
     (8, 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((8, 0), (16, 0), (16, 1))),
     *(pytest.param(width, 2, marks=pytest.mark.long) for width in (8, 16))])

@@ -69,6 +69,7 @@ def test_a_frame_longer_than_the_space_left(room):
     assert bytes(found) == first[0] + second[0] + third[0] * fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", range(STORED_WORDS - 3, STORED_WORDS + 2))
 def test_a_datagram_is_stored_whole_or_dropped(left):
     """The largest datagram after two smaller ones that leave `left` words."""

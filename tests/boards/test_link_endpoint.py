@@ -100,6 +100,7 @@ def test_hostile_frames_change_nothing_and_are_counted():
     assert bench.target.accesses == [("write", 0x10, int.from_bytes(b"abcd", "little"))]
 
 
+@pytest.mark.slow
 def test_a_request_that_comes_again_is_answered_again_and_not_carried_out():
     asked = conversation(*((READ_REGISTER, 4 * number, 4) for number in range(6)))
     repeats = [asked[6], asked[3], asked[4], asked[3]]  # the last four replies are stored
@@ -120,6 +121,7 @@ def test_another_host_binds_only_where_it_may(replaceable):
     assert bench.model.counters["foreign"] == (1 if replaceable else 2)
 
 
+@pytest.mark.slow
 def test_replies_to_the_session_before_are_not_sent_again():
     """Nor is what was never asked for: requests before the BIND of a session are out of order."""
     mine = conversation(*((READ_REGISTER, 4 * number, 4) for number in range(4)))

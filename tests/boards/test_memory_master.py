@@ -46,6 +46,7 @@ class Bench(StreamBench):
                 return bool(refused), self.cycles - begun, bytes(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent", ["read", "write"])
 @pytest.mark.parametrize("accept", [True, False])
 @pytest.mark.parametrize("at", [1, 20, 60])  # the first byte, alone in its word, or a later word

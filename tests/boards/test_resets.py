@@ -95,6 +95,7 @@ def assigned(text, name):
     return found
 
 
+@pytest.mark.slow
 @needs_litepcie
 @pytest.mark.parametrize("with_dram", [False, True])
 def test_the_exported_card_leaves_its_reset_last(with_dram):

@@ -89,6 +89,7 @@ class Line:
 FRAMES = [bytes(range(0xB8, 0xE0)), b"\x00\xff\x55\xc0\xdb\xdc\xdd\x55", b"x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cycles_per_bit", [
     4.34, pytest.param(4, marks=pytest.mark.slow),
     *(pytest.param(rate, marks=pytest.mark.long) for rate in (5.5, 16.67, 41.3))])

@@ -23,6 +23,7 @@ def counters(bench):
     return dict(zip(bench.model.counters, values, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed, sizes", [
     (1, (1, 2, 3, 4, 9)),
     *(pytest.param(seed, (*range(1, 10), LARGEST_PAYLOAD - 1, LARGEST_PAYLOAD),

@@ -33,6 +33,7 @@ def marked(case):
     return pytest.param(*case.values, id=case.id, marks=marks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [marked(case) for case in blocks("python")])
 def test_python_block_runs(source, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

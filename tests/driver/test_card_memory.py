@@ -327,6 +327,7 @@ def test_a_card_that_hangs_and_keeps_nothing(beside, monkeypatch):
     beside.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["flush", "upload", "first command"])
 def test_an_interrupt_at_any_line(what):
     """The next call continues: every write of either side arrives."""

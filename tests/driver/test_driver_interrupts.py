@@ -57,6 +57,7 @@ def test_at_every_line_of_a_gather(device, table):
     assert at > 300
 
 
+@pytest.mark.slow
 def test_what_an_interrupt_left_is_given_back_once(device, table):
     """The interrupt ends the wait for a command at every line; the next commands are under way
     when the driver gives back the rest of what it held, and have the same regions and leases."""
@@ -75,6 +76,7 @@ def test_what_an_interrupt_left_is_given_back_once(device, table):
     assert at > 50
 
 
+@pytest.mark.slow
 def test_at_every_line_of_a_plan(device, table):
     """Rows that a lost plan gave slots are never taken for gathered ones."""
     ids, at, where, lost, number = np.arange(10)[:, None], 0, "begin", 0, 0
@@ -94,6 +96,7 @@ def test_at_every_line_of_a_plan(device, table):
     assert at > 200 and lost > 50
 
 
+@pytest.mark.slow
 def test_at_every_line_of_clear_directory(device, table):
     ids, at, where = np.arange(10)[:, None], 0, "begin"
     while where:

@@ -227,6 +227,7 @@ def test_the_card_reports_a_table_out_of_its_region(device, tables):
         device.update((tables[0], [1, 2, 1, 40]), drawn((4, 8), 1), LR)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not RETAIL.is_file(), reason="real data online_retail/trace.tsv.gz is not "
                     "beside this checkout")
 def test_a_mixed_run_on_a_real_log(device, transport):

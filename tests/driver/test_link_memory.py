@@ -116,6 +116,7 @@ def test_a_line_that_is_gone_takes_rows_along_by_name():
     device.close()
 
 
+@pytest.mark.slow
 def test_an_interrupt_at_any_line_of_a_wait_hides_no_write_of_the_card():
     rng, at, where = np.random.default_rng(1), 0, "begin"
     with linked_device(patience=1e-3) as device:
@@ -130,6 +131,7 @@ def test_an_interrupt_at_any_line_of_a_wait_hides_no_write_of_the_card():
     assert at > 300
 
 
+@pytest.mark.slow
 def test_after_an_interrupt_no_two_arrays_share_a_place_on_the_card():
     """It comes at any line of `unregister`; a copy that stays has its array."""
     at, where = 0, "begin"

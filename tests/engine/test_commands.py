@@ -68,6 +68,7 @@ def session(config, seed, rounds, golden=True, rtl=False):
     return played
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_engine_equals_model(config):
     for seed in range(4):

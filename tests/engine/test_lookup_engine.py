@@ -195,6 +195,7 @@ class Pair:
                  **self.batch_of(layout | policy | int(more)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_a_random_session(name, seed):

@@ -100,6 +100,7 @@ def run(transport, buffers, name, kind, bags):
     return done, buffers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [False, True])
 @pytest.mark.parametrize("name", ["gather", "gather listed", "scatter", "pool", "pool listed",
                                   "update", "adagrad"])

@@ -106,6 +106,7 @@ def test_without_a_card_the_whole_gpu_may_cache():
     assert recommend(small)["verdict"].startswith("no card")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work, system", [("scratchpipe", "v100"), ("avazu", "v100x4-pcie")])
 def test_per_table_is_no_slower_than_its_placements_for_all(work, system):
     asked = question(work, system, hot_bytes=2**28, card=cards.find("alveo-u55c"))

@@ -40,6 +40,7 @@ def keep_sweep(monkeypatch, knob):
     monkeypatch.setattr(sweeps, "SWEEPS", {knob: sweeps.SWEEPS[knob]})
 
 
+@pytest.mark.slow
 def test_report_of_a_trace(tmp_path, capsys, monkeypatch):
     keep_sweep(monkeypatch, "batch")
     ids = np.random.default_rng(1).integers(50, size=(3000, 2))

@@ -16,6 +16,7 @@ def named(*names):
     return Namespace(preset="alveo-u55c", published=names)
 
 
+@pytest.mark.slow
 def test_every_system_with_a_card_is_compared_and_settings_run_once():
     ran = []
 
@@ -49,6 +50,7 @@ def test_the_explorer_in_place_of_the_schedule_gives_the_explorer_ratios():
     assert found["end_to_end"] == pytest.approx(entry["value"], rel=0.01)  # fitted
 
 
+@pytest.mark.slow
 def test_a_result_from_end_to_end(capsys, monkeypatch):
     """One small setting through the card's model."""
     entry = dict(read("published")["hotline-hybrid"], workloads=["avazu"], systems=["v100"])

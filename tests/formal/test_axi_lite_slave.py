@@ -136,6 +136,7 @@ def test_slave_reaches_its_bound(tmp_path):
                   depth=40) == "PASS"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", quick(BUGS, "writes starve reads"))
 def test_slave_bug(bug, tmp_path):
     slave = mutated(AXI4LiteSlave, *BUGS[bug])(ADDRESS_WIDTH)

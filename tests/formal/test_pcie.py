@@ -289,10 +289,12 @@ def planted(bug):
     return {part: mutated(CLASSES[part], *change) for part, change in bug.items()}
 
 
+@pytest.mark.slow
 def test_tags(tmp_path):
     assert verify(Tags(), tmp_path, depth=3) == "PASS"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", quick(TAG_BUGS, "a late tag is free at once"))
 def test_tags_bug(bug, tmp_path):
     assert verify(Tags(mutated(TagPool, *TAG_BUGS[bug])), tmp_path, mode="bmc", depth=12) == "FAIL"
@@ -322,10 +324,12 @@ def test_answers_bug(bug, tmp_path):
     assert verify(proof, tmp_path, mode="bmc", depth=8, timeout=900) == "FAIL"
 
 
+@pytest.mark.slow
 def test_mastering(tmp_path):
     assert verify(Mastering(), tmp_path, mode="bmc", depth=7) == "PASS"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", quick(MASTER_BUGS, "a read begins"))
 def test_mastering_bug(bug, tmp_path):
     proof = Mastering(**planted(MASTER_BUGS[bug]))

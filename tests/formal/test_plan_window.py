@@ -100,6 +100,7 @@ BUGS = {
 }
 
 
+@pytest.mark.slow
 def test_no_plan_waits_for_a_retirement(tmp_path):
     assert verify(Verdicts(), tmp_path, depth=6) == "PASS"
 

@@ -135,6 +135,7 @@ BUGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queue", [
     pytest.param(queue, marks=[pytest.mark.slow] * (queue in ("skid", "rigid")))
     for queue in QUEUES])
@@ -148,6 +149,7 @@ def test_queue_reaches(queue, tmp_path):
     assert verify(QUEUES[queue](), tmp_path, mode="cover", depth=12) == "PASS"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", quick(BUGS, "full a row late", "spare forgotten"))
 def test_queue_bug(bug, tmp_path):
     assert verify(BUGS[bug](), tmp_path, mode="bmc", depth=12) == "FAIL"

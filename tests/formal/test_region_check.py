@@ -130,6 +130,7 @@ def test_verdicts_are_reached(tmp_path):
     assert verify(Inside(RegionCheck(SMALL)), tmp_path, mode="cover", depth=16) == "PASS"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", quick(BUGS, "end wraps"))
 def test_bug(bug, tmp_path):
     check = mutated(RegionCheck, *BUGS[bug])(SMALL)

@@ -222,6 +222,7 @@ def test_writes_bug(bug, tmp_path):
     assert verify(proof, tmp_path, mode="bmc", depth=WRITE_DEPTH, timeout=1500) == "FAIL"
 
 
+@pytest.mark.slow
 def test_room(tmp_path):
     assert verify(Room(), tmp_path, depth=3) == "PASS"
 

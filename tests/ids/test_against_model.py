@@ -147,6 +147,7 @@ def use_source(path, source, tmp_path, monkeypatch):
     monkeypatch.setattr(index, "library", lambda: made)
 
 
+@pytest.mark.slow
 def test_maps_are_the_model(tmp_path):
     for seed in range(16):
         try:

@@ -7,6 +7,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hotrow.ids import Expiry, IdMap, LeastCount, Probability
 from hotrow.ids.log import EventLog
 
@@ -60,6 +61,7 @@ def outcomes(policies):
     return found
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out():
     # In a process of its own: what other tests left free in the allocators serves a batch, too.
     with ProcessPoolExecutor(1, get_context("spawn")) as process:

@@ -3,11 +3,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hotrow.kernels import compiler
 
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_is_an_error(tmp_path):
     """In every call that takes memory, at every allocation, in helper threads as well."""
     failing = tmp_path / "failing.so"

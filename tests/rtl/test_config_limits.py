@@ -110,6 +110,7 @@ def test_accepted_limits_elaborate(number):
         assert Fragment.get(Top(accepted(changes)), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bus_bytes, row_bytes, offset", [
     (8, 1024, 0xFD0), (16, 4096, 4), (64, 4096, 0), *(
         pytest.param(*bus, offset, marks=pytest.mark.long) for bus, offset in (

@@ -232,6 +232,7 @@ def units():
                     yield each.__name__
 
 
+@pytest.mark.slow
 def test_every_unit_with_a_restart_is_restarted():
     made = [case.make() for case in CASES.values()]
     tested = {type(getattr(unit, "unit", unit)).__name__ for unit in made}
@@ -254,6 +255,7 @@ def test_restart_in_every_cycle(name, seed):
     check_restart(CASES[name], seed=seed, busy=range(48), in_a_row=3)
 
 
+@pytest.mark.slow
 def test_what_has_no_answer_is_not_performed():
     """INSTALL and REMOVE under way at a restart write nothing, then or after a clear."""
     table, count = SlotTable(TINY), iter(range(1 << 30))

@@ -36,6 +36,7 @@ def save_for_ever(path, kind, acknowledge):
         step += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAVED)
 @pytest.mark.parametrize("kills", [
     2, pytest.param(200, marks=[pytest.mark.long, pytest.mark.nightly])])

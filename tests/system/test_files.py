@@ -107,6 +107,7 @@ def stopped(save, path, stop):
     return code == 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["map.npz", "log.npy", "changes.npz", "run.pt"])
 def test_a_killed_save_leaves_one_of_the_two(tmp_path, name):
     """Killed before each call of the system; the next save removes what that one left."""

@@ -26,6 +26,7 @@ def bits_of(size, draw, sample):
     return ends + draw.sample(between, min(sample or 1000, len(between)))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("sample", [

@@ -216,6 +216,7 @@ class Operations:
         assert self.commits() == self.expected(), (self.seed, self.done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, ring, seed, steps", [
     *((kind, True, 1, 60 if kind == "long rows" else 200) for kind in KINDS),
     ("two tables", False, 2, 200),

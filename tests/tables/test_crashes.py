@@ -78,6 +78,7 @@ class Run:
         self.store.rollback(number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long)
                                       for seed in range(1, 20))])
 def test_every_prefix_opens_at_a_commit(tmp_path, recorder, seed):

@@ -27,6 +27,7 @@ def test_bytes_written_for_a_row_that_leaves(tmp_path):
         assert two["log_blocks"] <= most and len([*tmp_path.glob("seg-*")]) <= most / 64 + 2
 
 
+@pytest.mark.slow
 def test_many_commits_leave_no_short_blocks(tmp_path):
     random = np.random.default_rng(2)
     with Store(tmp_path, [Table("item", 2000, 16)], tail_bytes=1 << 17,
@@ -105,6 +106,7 @@ def test_without_a_summary_the_blocks_are_read(tmp_path, torn):
                 reader.verify()
 
 
+@pytest.mark.slow
 def test_a_small_tail_and_many_tables(tmp_path):
     """More tables than blocks that may be open."""
     tables = [Table(f"t{number}", 40, 3, number, .5) for number in range(40)]

@@ -117,6 +117,7 @@ def test_a_reader_goes_on_after_a_rollback(tmp_path):
             assert (rows[:899] == 1).all() and (rows[899] == 3).all()
 
 
+@pytest.mark.slow
 def test_rows_that_changed_between_commits(tmp_path):
     random, trained, dumps = np.random.default_rng(4), {}, {}
     with opened(tmp_path) as store:
@@ -204,6 +205,7 @@ print(reads, len(seen))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("readers, steps", [
     (2, 150), pytest.param(4, 20000, marks=[pytest.mark.long, pytest.mark.nightly])])
 def test_readers_beside_a_trainer(tmp_path, readers, steps):
@@ -222,6 +224,7 @@ def test_readers_beside_a_trainer(tmp_path, readers, steps):
             assert each.returncode == 0 and int(output.split()[0]) > 0, output
 
 
+@pytest.mark.slow
 def test_what_is_damaged_is_named(tmp_path):
     with opened(tmp_path) as store:
         for value in range(4):

@@ -165,6 +165,7 @@ def test_sound_training_passes(setting, device, optimizer, seed):
     assert check.held and check.max_difference < 0.5 and not trainer.spoiled
 
 
+@pytest.mark.slow
 @cases(("rowwise_adagrad", 2))
 @pytest.mark.parametrize("kind", [DropsUpdates, DropsHotUpdate, Stale, Misclassifies,
                                   LosesNumbers, ForgetsPopular])

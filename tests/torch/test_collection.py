@@ -317,6 +317,7 @@ def test_batches_that_never_step_are_refused(make):
             worth(collection(batch.ids)).backward()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ids", ["rows", "any"])
 @pytest.mark.parametrize("following", [0, 1])
 @pytest.mark.parametrize("release", ["step", "zero_grad", "skip"])

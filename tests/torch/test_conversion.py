@@ -237,6 +237,7 @@ def test_the_calls_of_a_forward_are_one_batch(mode, options):
     assert commands["PLAN" if mode == "scratchpipe" else "SPLIT"] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count, every, inputs", [
     pytest.param(30, 3, None, marks=pytest.mark.long),
     pytest.param(9, 8, None, marks=pytest.mark.long), (9, 8, calls_of)])

@@ -67,6 +67,7 @@ def test_a_file_of_torch_that_is_no_checkpoint(tmp_path, content):
         Checkpoint(tmp_path / "run.pt").load()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log", "log.gz", "criteo", "criteo.gz"])
 def test_a_trace(tmp_path, name):
     content = LOG if "log" in name else CRITEO

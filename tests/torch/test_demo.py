@@ -21,6 +21,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
 
+@pytest.mark.slow
 def test_demo_tells_one_story(capsys, tmp_path):
     code, shown, err = demo(capsys, "--transport", "model", *QUICK)
     assert code == 0
@@ -48,6 +49,7 @@ def test_a_slip_shows_before_the_software_trains(capsys, monkeypatch, slip, mess
     assert code == 2 and message in err and err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_json_is_one_object_and_nothing_else(capsys):
     code, out, _ = demo(capsys, "--transport", "model", "--json", *QUICK)
     result = json.loads(out)
@@ -67,6 +69,7 @@ def test_the_software_alone_in_another_mode(capsys):
     assert result["software"]["table_sha256"] == result["table_sha256"]
 
 
+@pytest.mark.slow
 def test_different_tables_are_a_failure(capsys, monkeypatch):
     from hotrow.torch.training import train
 

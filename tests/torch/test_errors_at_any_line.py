@@ -150,6 +150,7 @@ def steps_fail(name, every):
     return places
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", MODES)
 def test_steps(name, every):
@@ -185,6 +186,7 @@ def learns_fail(name, every):
     return places
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", sorted(set(MODES) - {"resident"}))
 def test_learning(name, every):

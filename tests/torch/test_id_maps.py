@@ -78,6 +78,7 @@ def digest(embeddings):
     return embeddings.sha256(), [each.digest() for each in embeddings.id_maps.maps.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_modes_and_prefetches_change_no_bit(rule):
     made = batches(seed=1)

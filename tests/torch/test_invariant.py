@@ -27,6 +27,7 @@ def trained(request):
     return request.param, batches, train(batches, optimizer=request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     {"mode": "scratchpipe"},
     {"mode": "scratchpipe", "share": 4, "ahead": 6, "policy": "rrip"},
@@ -44,6 +45,7 @@ def test_tables_state_and_losses_are_residents(trained, options):
         assert found.figures["bypasses"] and found.figures["evictions"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer, tables", [
     (Adam(0.2, weight_decay=0.1), TABLES), (SGD(0.2, rounding_seed=7), NARROW),
     *(pytest.param(rule, TABLES, marks=pytest.mark.long) for rule in RULES),
@@ -73,6 +75,7 @@ def test_on_the_hardware():
     assert found.losses == modelled.losses and found.figures["bypasses"]
 
 
+@pytest.mark.slow
 def test_accumulated_gradients():
     """One step applies the gradients of several batches, whose rows are held until then."""
     batches = draw(2, 18)
@@ -112,6 +115,7 @@ def fuzzed(seed, batches, optimizer="sgd", spoil=None, **options):
                          store=change, **chosen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 80), marks=pytest.mark.long)],
                          ids=["few", "many"])
 def test_any_order_of_stages(seeds):
@@ -123,6 +127,7 @@ def test_any_order_of_stages(seeds):
         assert found.sha256 == resident.sha256, (seed, chosen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 30), marks=pytest.mark.long)],
                          ids=["few", "many"])
 def test_caches_that_are_reset_between_batches_that_bypass(seeds):

@@ -139,6 +139,7 @@ def test_a_child_of_the_process_writes_to_no_file_of_its_parent(tmp_path, mode):
         assert tables.sha256() == other.sha256()
 
 
+@pytest.mark.slow
 def test_statistics_are_read_while_workers_plan():
     """Every lookup is counted once, whoever reads."""
     interval, done = sys.getswitchinterval(), threading.Event()

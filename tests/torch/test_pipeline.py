@@ -77,6 +77,7 @@ class Run:
         return digest
 
 
+@pytest.mark.slow
 def test_epochs_shuffles_and_read_ahead_change_no_bit():
     ends = [trained(**options) for options in (
         {"mode": "resident", "ahead": 0}, {"mode": "resident", "ahead": 5},

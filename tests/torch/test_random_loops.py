@@ -90,6 +90,7 @@ def check_keyed(case):
         torch.testing.assert_close(part.detach(), expected)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(keyed_cases())
 def test_keyed_batches(case):

@@ -53,11 +53,13 @@ def test_bits_of_one_process(runs, alone):
             check(name, found, alone(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_bits_of_a_single_rank(one_rank, alone, case):
     check(case, [run(one_rank, **CASES[case])], alone(case))
 
 
+@pytest.mark.slow
 def test_cases_train_what_they_are_for(alone):
     """Rows change hands, modes agree, and what is compared differs where a batch does."""
     one = alone("resident")
@@ -76,10 +78,12 @@ def test_what_fails_at_one_rank_is_an_error_at_all(runs, alone):
             assert not differing(found[0], alone("scratchpipe"))
 
 
+@pytest.mark.slow
 def test_what_fails_at_a_single_rank(one_rank, alone):
     assert not differing(misled(one_rank), alone("scratchpipe"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long)
                                         for seed in SEEDS[2:])])
 def test_any_order_of_calls_has_the_same_bits_in_modes(seed):

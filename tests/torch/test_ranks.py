@@ -137,6 +137,7 @@ def test_what_ranks_do_together_is_not_copied_or_split(one_rank):
                 call()
 
 
+@pytest.mark.slow
 def test_example_runs_as_one_of_one(monkeypatch, capsys):
     """torchrun starts it with several ranks; only their number differs."""
     path = Path(__file__).parents[2] / "examples" / "several_processes.py"

@@ -114,6 +114,7 @@ def samples(*ids):
                    np.zeros((len(ids), 3), np.float32), np.zeros(len(ids), np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer, jagged", [
     slow("sgd", False), slow("sgd", True), slow("rowwise_adagrad", False),
     ("rowwise_adagrad", True)])
@@ -132,6 +133,7 @@ def test_it_trains_as_the_reference(setting, device, optimizer, jagged):
                                atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [slow("sgd"), "rowwise_adagrad"])
 def test_final_tables_are_residents_to_the_bit(setting, device, optimizer):
     """A batch of one sample is one part, so the place of its rows changes no bit."""

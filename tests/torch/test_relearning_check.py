@@ -146,6 +146,7 @@ class Sound(Fault):
         self.spoiled = 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, optimizer, seed", [
     pytest.param(kind, optimizer, seed,
                  marks=[] if (optimizer, seed) == ("rowwise_adagrad", 1) else pytest.mark.slow)

@@ -462,6 +462,7 @@ def any_ids(folder, **more):
     return [replace(config, path=folder) for config in any_id_tables(**more)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 def test_any_ids_in_a_folder_that_is_opened_again(mode, rule, tmp_path):

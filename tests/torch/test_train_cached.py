@@ -160,6 +160,7 @@ def raw(tmp_path):
 OF_IDS = ("rows_used", "ids_admitted", "ids_expired", "default_lookups", "table_sha256")
 
 
+@pytest.mark.slow
 def test_raw_ids(train, raw, capsys):
     """Ids take rows from others, and slots, threads and batches ahead change no bit."""
     found = []
@@ -267,6 +268,7 @@ def replaced(run, **options):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [["--any-ids", 40], ["--hash-rows", 97], ["--bag", "bag"]])
 def test_a_run_resumes_with_its_columns_and_its_data(train, begun, rows):
     run, saved, write = begun

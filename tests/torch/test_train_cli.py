@@ -107,6 +107,7 @@ def test_invoices_as_bags(hotrow):
     assert 0 < result["popular_fraction"] < 0.5 < result["hit_rate"]
 
 
+@pytest.mark.slow
 @needs(CRITEO)
 @pytest.mark.parametrize("transport", ["model", pytest.param("sim", marks=pytest.mark.long)])
 def test_criteo_sample(hotrow, transport):
@@ -119,6 +120,7 @@ def test_criteo_sample(hotrow, transport):
     assert result["hit_rate"] > 0.5
 
 
+@pytest.mark.slow
 def test_runs_are_reproducible(hotrow, log):
     arguments = ["train", "--trace", log, "--ids", "user,item", "--label", "click", *MODEL, *SMALL,
                  "--batch-size", 16, "--json"]

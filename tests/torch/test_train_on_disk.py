@@ -34,6 +34,7 @@ def dies(monkeypatch):
     yield after
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page(train, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     page = Path(__file__).parents[2] / "docs" / "larger_than_memory.md"
@@ -51,6 +52,7 @@ def test_the_commands_of_the_page(train, tmp_path, monkeypatch):  # noqa: F811
     assert train(*continues, "--epochs", 3)[0] == 0, "without --json, too"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["scratchpipe", pytest.param("freqcache", marks=pytest.mark.long)])
 def test_a_run_that_died_continues_at_its_last_commit(train, folder, dies, monkeypatch,  # noqa: F811
                                                       mode):
@@ -71,6 +73,7 @@ def test_a_run_that_died_continues_at_its_last_commit(train, folder, dies, monke
     assert code == 2 and "has trained 28 batches, and this run is to end with 28" in err
 
 
+@pytest.mark.slow
 def test_raw_ids_continue(train, raw, folder, dies, monkeypatch):  # noqa: F811
     run = [*raw, *TINY, "--checkpoint-every", 31]
     _, whole, _ = train(*run, "--mode", "scratchpipe")

@@ -48,6 +48,7 @@ def compare(config, update, seed=None, verilated=True, **options):
     return cycles
 
 
+@pytest.mark.slow
 def test_sgd():
     compare(TINY, draw([1, 2], 24, "bf16", "bf16"), verilated=False, limit=SIMULATED)
 

@@ -193,6 +193,7 @@ def test_the_bench_of_fusesoc_has_every_port(tmp_path):
     assert done.returncode and "an undefined valid or ready" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @needs_litepcie
 def test_nitefury(core, tmp_path):
     """All ports of LitePCIe's PHY, the bridge and the accelerator are connected, with the right
@@ -288,6 +289,7 @@ done
 """
 
 
+@pytest.mark.slow
 @needs_litepcie
 def test_the_makefile_runs_the_open_tools(core, tmp_path):
     """Scripts replace the tools: each gets the file that the one before it wrote."""

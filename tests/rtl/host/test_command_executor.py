@@ -189,6 +189,7 @@ def test_a_queue_that_halts_on_errors_runs_one_batch_at_a_time():
     assert not Queue([batch()] * 5, failing=(1,)).run().halted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_random_commands_complete_in_order(seed):
     rng = np.random.default_rng(seed)

@@ -159,6 +159,7 @@ def test_soft_reset_in_flight(after):
     Host().run(scenario)
 
 
+@pytest.mark.slow
 def test_a_restart_drops_the_checks_in_progress():
     """A verdict about the tables or a region of a dropped command is not the next command's."""
     batch = {"opcode": Opcode.OBSERVE, "source": packed_address(LISTS, 0), "count": 8, "samples": 4,

@@ -242,6 +242,7 @@ class Script:
         return cycles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [
     SMALL, ONE_LANE, *(pytest.param(each, marks=pytest.mark.long) for each in (TINY, ONE_CHOICE))],
     ids=lambda config: config.name)
@@ -389,6 +390,7 @@ def test_half_of_the_scenarios_on_one_lane():
     test_scenarios(ONE_LANE, RAGGED, RAGGED, SCENARIOS[1::2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config, latency", [
     pytest.param(TINY, 3, marks=pytest.mark.long),
     pytest.param(ONE_CHOICE, 20, marks=pytest.mark.long),
@@ -408,6 +410,7 @@ def test_cycles_agree_with_the_model(config, latency):
     assert script.run() == pytest.approx(model, rel=0.035)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, size, words", [
     ("batch_samples", 4096, 4096 // SMALL.lanes // 2),  # words of even and odd numbers apart
     ("counter_sets", 1024, 1024 // SMALL.banks),

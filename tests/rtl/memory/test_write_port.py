@@ -85,6 +85,7 @@ def test_a_last_word_without_strobes_is_not_written(words, beats):
     bench.model.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words, latency", [(9, 50), (4 * (OUTSTANDING_BURSTS + 40), 2000)],
                          ids=["three bursts", "more bursts than may be in flight"])
 def test_outcome_follows_the_last_answer(words, latency):

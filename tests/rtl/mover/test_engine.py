@@ -32,6 +32,7 @@ BUSES = {8: replace(TINY, bus_bytes=8, burst_beats=8),
 SLOW, LONG = pytest.mark.slow, pytest.mark.long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bus_bytes", [
     pytest.param(8, marks=LONG), 16, pytest.param(32, marks=LONG), 64])
 @pytest.mark.parametrize("gaps, behaviour", [
@@ -49,6 +50,7 @@ def test_memory_equals_golden(bus_bytes, gaps, behaviour):
     assert all(outcome.status == Status.OK for outcome in got)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bus_bytes", [
     pytest.param(8, marks=LONG), pytest.param(16, marks=pytest.mark.slow),
     pytest.param(32, marks=LONG), 64])
@@ -124,6 +126,7 @@ def test_refusals_equal_golden(seed):
     assert sum(outcome.status != Status.OK for outcome in got) >= 3
 
 
+@pytest.mark.slow
 def test_every_status_is_told_with_its_lowest_index():
     commands = [
         Gather(1, [0], 8, entry_faults={6: FAULT_DECERR}),
@@ -157,6 +160,7 @@ def test_every_status_is_told_with_its_lowest_index():
     assert [outcome.error_index for outcome in got][:9] == [6, 4, 0, 0, 2, 0, 0, 1, 2]
 
 
+@pytest.mark.slow
 def test_the_last_of_equal_destinations_wins():
     gather, scatter = Gather(1, [0], 24, LISTED, stride=64), Scatter(2, [8], 24, stride=64, rows=2)
     gather.targets[:] = 3
@@ -206,6 +210,7 @@ def aligned_rows(config, count, row_bytes, stride, read_latency, write_latency, 
     return bench, command, table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bus_bytes, outstanding, row_bytes, reads, writes", [
     (16, 16, 64, 64, 64), pytest.param(64, 16, 64, 64, 20, marks=SLOW), *(
         pytest.param(*each, marks=LONG) for each in (

@@ -183,6 +183,7 @@ def test_a_dead_memory_stops_the_port(on_read, accept, silence):
     np.testing.assert_array_equal(bench.image, bench.expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [
     61, *(pytest.param(n, marks=LONG) for n in (1, 20, 30, 50, 62, 90, 150))])
 def test_restart_in_flight(after):

@@ -42,6 +42,7 @@ def spans(fills, seed, number=6):
                    int(rng.integers(1 << 32)) if fills else None, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fills", [False, True], ids=["copy", "fill"])
 @pytest.mark.parametrize("bus_bytes", [
     pytest.param(8, marks=LONG), 16, pytest.param(32, marks=LONG),

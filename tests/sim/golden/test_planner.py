@@ -42,6 +42,7 @@ def batches(seed, count=40, lookups=120, rows=150, tables=3):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("config", [TINY, STARVED, ONE_CHOICE], ids=lambda config: config.name)
 @pytest.mark.parametrize("seeds", [(0,), pytest.param((1, 2, 3), marks=pytest.mark.long)])

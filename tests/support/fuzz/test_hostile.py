@@ -25,6 +25,7 @@ class Stub(Model):
         return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("card", ["tiny", "ecp5"])
 @pytest.mark.parametrize("device", [Stub, SoftwareCard])
 def test_model_and_software_stay_within_bounds(card, device):

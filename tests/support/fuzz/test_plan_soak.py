@@ -29,6 +29,7 @@ def test_sessions_add_up():
     assert min(tally.evictions, tally.bypasses, tally.waits, tally.marked, tally.cycles) > 0, tally
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("card", ["tiny", "starved", "ecp5"])
 def test_the_software(card):
     tally = soak(5_000, seed=7, batches=25, card=card, open_device=SoftwareCard)

@@ -244,6 +244,7 @@ def play(config, policy, gaps=STEADY, admission=False, batches=12, counts=True, 
     return player.run(drive)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config, policy, gaps", [
     pytest.param(config, policy, gaps, marks=marks,
                  id=f"{config.name}-{policy}-{'gaps' if gaps is GAPS else 'steady'}")
@@ -256,6 +257,7 @@ def test_planned_batches(config, policy, gaps):
     assert min(seen.values()) > 3, seen
 
 
+@pytest.mark.slow
 def test_admission_by_what_the_counters_hold():
     """Without counting in the same pass a row that was refused stays so for its batch."""
     seen = play(TINY, "freq", admission=True, counts=False, batches=8)

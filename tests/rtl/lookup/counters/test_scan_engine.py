@@ -251,6 +251,7 @@ def test_equals_golden_and_the_models_at_length(config):
     check_cycles(Bench(config, steps).run(limit=400_000))
 
 
+@pytest.mark.slow
 def test_decay_where_no_set_waits():
     """With sets enough for a bank's pipeline each pass halves every entry once."""
     config = variant(lane_banks=1, counter_sets=64, counter_ways=4, counter_bits=8)

@@ -52,6 +52,7 @@ def test_lists_equal_golden(config, gaps, pauses):
     ], gaps, pauses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config, gaps, pauses", [
     pytest.param(TINY, RAGGED, (0, 2, 0, 0, 30), id="both"),
     pytest.param(TINY, STEADY, STEADY, id="steady", marks=pytest.mark.slow),
@@ -159,6 +160,7 @@ def cycles_and_model(config, entries):
     return cycles, list_cycles(valid, LATENCY + 1, banks), list_cycles(valid, LATENCY + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config, wrong", [
     (FOUR_LANES, 0.5),
     *(pytest.param(config, wrong, marks=pytest.mark.long) for config, wrong in (

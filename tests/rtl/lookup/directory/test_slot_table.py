@@ -305,6 +305,7 @@ def test_rows_of_long_ago_are_told_apart_as_far_as_sweeps_do():
     assert player.run(drive)["evicts"] == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [
     pytest.param(config, marks=() if config in (PLANNERS[-1], PLAIN) else pytest.mark.long)
     for config in (*PLANNERS, *NO_PLANNERS)], ids=lambda config: config.name)

@@ -71,6 +71,7 @@ def test_dense_batches_follow_without_a_gap(bus, flags, samples):
     assert trace.command_cycles[2] < first_last + 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples, kind, flags", [
     (60, "short", BatchFlag(0)),
     pytest.param(300, "mostly-empty", ID64, marks=pytest.mark.slow),
