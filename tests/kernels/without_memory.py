@@ -4,6 +4,8 @@ A program that runs with `failing_new.cpp` as LD_PRELOAD. It prints how often ea
 """
 
 import ctypes
+import tempfile
+from pathlib import Path
 
 import hotrow
 import numpy as np
@@ -13,6 +15,8 @@ from hotrow.kernels import copying, pooling, updating
 from hotrow.kernels.grouping import Grouper
 from hotrow.kernels.library import library
 from hotrow.operands.results import RowList
+from hotrow.tables import Store, Table
+from hotrow.tables import open as open_tables
 from hotrow.torch import RowwiseAdagrad
 
 memory = ctypes.CDLL(None)
@@ -96,3 +100,55 @@ for threads in (1, 3):
                 break
             allocations += 1 + allocations // 2
         print(name, threads, raised, flush=True)
+
+TABLE, NUMBERS = Table("item", 3000, 8), np.arange(3000)
+
+
+def opened(folder):
+    store = Store(folder, [TABLE], tail_bytes=1 << 16, segment_blocks=4)
+    return store, store.rows(["item"], [0])
+
+
+def append(rows, value):
+    rows.append(NUMBERS, np.full((len(NUMBERS), 8), value, np.float32))
+
+
+def look_up(rows):
+    out = np.empty((len(NUMBERS), 8), np.float32)
+    rows.finish(rows.begin(NUMBERS), out)
+    assert out.min() == out.max(), (out.min(), out.max())
+
+
+for name, call in {
+        "append": lambda store, rows: append(rows, 3),
+        "commit": lambda store, rows: (append(rows, 3), store.commit()),
+        "look_up": lambda store, rows: look_up(rows),
+        "rollback": lambda store, rows: store.rollback(1)}.items():
+    raised = allocations = 0
+    while True:
+        with tempfile.TemporaryDirectory() as folder:
+            store, rows = opened(Path(folder))
+            with store:
+                for value in (1, 2):
+                    append(rows, value)
+                    store.commit(keep=str(value))
+                memory.fail_after(allocations)
+                try:
+                    call(store, rows)
+                except (hotrow.Error, MemoryError):
+                    raised += 1
+                failed = memory.fail_never()
+                try:  # the store goes on with whole rows, or takes none
+                    append(rows, 4)
+                    look_up(rows)
+                    store.commit()
+                except hotrow.Error:
+                    pass
+            with open_tables(folder) as reader:
+                found = reader.rows("item", NUMBERS)
+                assert found.min() == found.max() in (2, 3, 4), (name, allocations, found)
+                reader.verify()
+        if not failed:
+            break
+        allocations += 1 + allocations // 2
+    print(f"store_{name}", 1, raised, flush=True)

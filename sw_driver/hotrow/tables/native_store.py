@@ -96,8 +96,16 @@ class NativeStore:
         Raises
         ------
         Error
-            A file is missing or damaged.
+            A file is missing or damaged: the store is closed.
         """
+        try:
+            self._open(manifest, tables, epoch, tail, next_segment, ring, trains)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, manifest: dict[str, Any], tables: Mapping[str, Table], epoch: int, tail: int,
+              next_segment: int, ring: bool, trains: bool) -> None:
         block = manifest["block_bytes"]
         self.call("open", os.fsencode(self.folder), bytes.fromhex(manifest["store"]), block,
                   manifest["segment_blocks"], tail, int.from_bytes(os.urandom(8)), next_segment,

@@ -245,11 +245,15 @@ class Store:
             self._commits.open(number)
             self._native.close()
             self._native.failure = ""
-            self._open()
-            for view in self._views:
-                view.register()
-            self._remove_unneeded()
-            self.reserve(0)
+            try:
+                self._open()
+                for view in self._views:
+                    view.register()
+                self._remove_unneeded()
+                self.reserve(0)
+            except BaseException:
+                self._native.close()
+                raise
 
     def dense(self) -> bytes | None:
         """What the open commit was given; raises Error if that is damaged."""

@@ -97,6 +97,9 @@ void Store::clean_segment(Hold &hold, Segment &source) {
         try {
             got = source.file.read(data.get(), size_t{some} * block_bytes, offset);
         } catch (const Failure &) {
+        } catch (...) {
+            hold.lock();
+            throw;
         }
         uint32_t whole = 0;
         while (whole < some && got >= size_t{whole + 1} * block_bytes &&

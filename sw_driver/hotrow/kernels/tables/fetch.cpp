@@ -217,6 +217,7 @@ void Ticket::Part::end(const char *reason) noexcept {
         ticket->wrong = "the file " + file->path + ", at offset " + std::to_string(offset) + ": " +
                         reason + ": check the disk, or open an earlier commit";
     } catch (...) {
+        ticket->wrong = "out of memory";  // which a string holds in itself
     }
     if (!--ticket->pending) ticket->done.notify_all();
 }

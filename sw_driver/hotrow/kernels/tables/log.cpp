@@ -13,6 +13,7 @@ Store::Store(std::string where, const uint8_t *store, uint32_t bytes, uint32_t b
       epoch(number), ring(uring), writes(trains),
       places_(trains ? std::max<uint64_t>(16, tail / bytes) : 0), history_(history) {
     std::memcpy(id, store, 16);
+    spare_ = "the tables in " + folder + " ran out of memory: open their last commit";
     if (writes) tail_ = pages(places_ * block_bytes);
     meta_.resize(places_);
 }
@@ -52,8 +53,12 @@ uint64_t Store::index_bytes() const {
 }
 
 // What the next call says, and who waits.
-void Store::broken(const std::string &message) {
-    if (failed_.empty()) failed_ = message;
+void Store::broken(const std::string &message) noexcept {
+    if (failed_.empty()) try {
+        failed_ = message;
+    } catch (const std::bad_alloc &) {
+        failed_.swap(spare_);
+    }
     work_.notify_all(), space_.notify_all();
 }
 

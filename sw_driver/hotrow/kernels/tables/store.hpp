@@ -188,7 +188,7 @@ class Store {
     void check() const { if (!failed_.empty()) throw Failure{failed_}; }
     // Run a part of the work that must not end half done: a failure is final.
     template <class Work> void guard(const Work &work);
-    void broken(const std::string &message);
+    void broken(const std::string &message) noexcept;
 
     bool find_run(uint64_t &first, uint64_t &end) const;
     void write_blocks();
@@ -224,7 +224,7 @@ class Store {
     Segment *current_ = nullptr, *cleaning_ = nullptr;
     std::set<uint64_t> reading_;
     uint64_t tickets_ = 0;
-    std::string failed_, full_;
+    std::string failed_, full_, spare_;  // what the next call says; the last without memory
     std::vector<File> spares_;             // held for a full disk
     uint64_t held_ = 1, made_ = 0;         // spares to hold; those made so far
     std::unique_ptr<Reads> reads_;
@@ -247,7 +247,7 @@ template <class Work> void Store::guard(const Work &work) {
         broken(failure.message);
         throw;
     } catch (...) {
-        broken("the tables in " + folder + " ran out of memory: open their last commit");
+        broken(spare_);
         throw;
     }
 }

@@ -122,14 +122,15 @@ uint64_t Store::cut(bool keep) {
         return !std::exchange(each->unsynced, false);
     }), held.end());
     hold.unlock();
-    try {
-        for (Segment *segment : held) segment->file.sync();
-        for (Segment *segment : all) segment->file.check_named();
-    } catch (const Failure &failure) {
-        hold.lock();
-        broken(failure.message);
-        throw;
-    }
+    guard([&] {
+        try {
+            for (Segment *segment : held) segment->file.sync();
+            for (Segment *segment : all) segment->file.check_named();
+        } catch (...) {
+            hold.lock();
+            throw;
+        }
+    });
     return taken.size();
 }
 
