@@ -126,7 +126,7 @@ for name, call in {
         "rollback": lambda store, rows: store.rollback(1)}.items():
     raised = allocations = 0
     while True:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
             store, rows = opened(Path(folder))
             with store:
                 for value in (1, 2):
