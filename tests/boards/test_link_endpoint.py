@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from amaranth.sim import Simulator
+from hotrow_boards.link.endpoint import LinkCounters
 from hotrow_boards.link.frame_buffer import FrameBuffer
+from hotrow_boards.link.layouts import counter_events
 from hotrow_boards.link.reply_store import ReplyStore
 from hotrow_boards.link.written_blocks import WrittenBlocks
 from hotrow_rtl.contract.link_frames import COUNTERS_BYTES, LARGEST_PAYLOAD, LinkStatus, Operation
@@ -101,6 +104,23 @@ def test_hostile_frames_change_nothing_and_are_counted():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_counters_saturate():
+    unit, most = LinkCounters(), (1 << 16) - 1
+
+    async def bench(ctx):
+        ctx.set(unit.events.bad_crc, 1)
+        ctx.set(unit.events.foreign, 1)
+        await ctx.tick().repeat(most + 1)
+        counts = ctx.get(unit.values).to_bytes(COUNTERS_BYTES, "little")
+        assert np.frombuffer(counts, "<u2").tolist() == [
+            most * (name in ("bad_crc", "foreign")) for name in counter_events.members]
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
 def test_a_request_that_comes_again_is_answered_again_and_not_carried_out():
     asked = conversation(*((READ_REGISTER, 4 * number, 4) for number in range(6)))
     repeats = [asked[6], asked[3], asked[4], asked[3]]  # the last four replies are stored
