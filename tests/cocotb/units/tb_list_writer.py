@@ -121,6 +121,8 @@ async def a_restart_drops_what_is_inside(dut):
 async def a_silent_memory_ends_a_list(dut):
     bench = await Bench.start(dut)
     dut.timeout.value = 100
+    bench.put(300, density=1.0)  # takes longer, but never stops
+    await bench.check()
     bench.units.m_axi.silence()
     bench.put(3, density=1.0)
     await bench.check(TIMEOUT)
