@@ -1,8 +1,11 @@
 """The look-ahead planner beside its model."""
 
+from functools import partial
+
 import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
+from cocotb.utils import get_sim_time
 from hotrow_rtl.contract.encoding import BatchFlag, Opcode, PlanFlag, PlanPolicy, Status
 from lookup_bench import ROUNDS, Bench, silence_ends
 
@@ -69,6 +72,8 @@ async def edges(dut):
     bench.batch(Opcode.PLAN, np.arange(6), samples=2, value=3)
     for number in range(most):
         bench.batch(Opcode.PLAN, np.arange(3) + number % 5, samples=1, value=number)
+    for opcode in (Opcode.PLAN, Opcode.MARK):  # a batch that is planned
+        bench.batch(opcode, np.arange(3), samples=1, value=most - 1)
     bench.batch(Opcode.PLAN, np.arange(3), samples=1, value=most)
     bench.batch(Opcode.MARK, np.arange(3), samples=1, value=most)
     await bench.check()
@@ -88,9 +93,8 @@ async def a_restart_drops_what_is_inside(dut):
     for cycles in (5, 70, 150):
         bench.batch(Opcode.PLAN, np.arange(60), samples=20, value=0)
         bench.batch(Opcode.PLAN, np.arange(60), samples=20, value=1)
-        await bench.restart(cycles)
-        for opcode in (Opcode.REMOVE, Opcode.DECAY):
-            bench.command(opcode, flags=1)
+        await bench.restart(cycles, *(
+            partial(bench.command, opcode, flags=1) for opcode in (Opcode.REMOVE, Opcode.DECAY)))
         await bench.check()
         bench.batch(Opcode.PLAN, np.arange(30) % 17, samples=10, value=0)
         bench.batch(Opcode.PLAN, np.arange(30) % 23, samples=10, value=1)
@@ -106,3 +110,19 @@ async def a_silent_memory_ends_a_command(dut):
     bench = await Bench.start(dut)
     assert await silence_ends(bench, bench.units.m_axi_result, lambda: bench.batch(
         Opcode.PLAN, np.arange(24), value=0)) == Status.TIMEOUT
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def one_word_of_ids_a_cycle(dut):
+    """The rows of a batch are planned as they come: a long one takes few cycles more than its
+    words."""
+    bench = await Bench.start(dut)
+    times = []
+    for number, lookups in enumerate((64, 320)):
+        start = get_sim_time("ns")
+        bench.batch(Opcode.PLAN, np.arange(lookups) // 16, samples=lookups, tables=1, value=number)
+        await bench.check()
+        times.append((get_sim_time("ns") - start) / 10)
+    words = 256 / bench.config.lanes
+    dut._log.info(f"cycles: {times[1] - times[0]:.0f} for {words:.0f} words of ids")
+    assert times[1] - times[0] <= 1.5 * words + 10, f"{times}: {words} words more"
