@@ -4,7 +4,7 @@ import cocotb
 import numpy as np
 from cocotb.utils import get_sim_time
 from hotrow_rtl.contract.encoding import AllFlag, BatchFlag, Opcode, Status
-from lookup_bench import BASE, ROUNDS, SIZE, Bench, silence_ends
+from lookup_bench import BASE, LAST_ROWS, ROUNDS, SIZE, Bench, silence_ends
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -41,9 +41,11 @@ async def edges(dut):
     bench.batch(Opcode.SPLIT, np.zeros(24), samples=8)
     bench.batch(Opcode.SPLIT, np.full(24, 50), samples=8)
     bench.batch(Opcode.SPLIT, np.arange(3), samples=1)
+    bench.batch(Opcode.SPLIT, np.array(LAST_ROWS[:3]), samples=1)
+    bench.batch(Opcode.SPLIT, np.array(LAST_ROWS[:3]) + 1, samples=1)
     bench.batch(Opcode.SPLIT, np.full(6, 1 << 31), samples=2)
     bench.batch(Opcode.SPLIT, np.full(6, 1 << 40), samples=2, layout=BatchFlag.ID64)
-    bench.rows(Opcode.INSTALL, [[5, 3], [5, bench.config.tables + 1], [51, 3], [5, 3]])
+    bench.rows(Opcode.INSTALL, [[5, 3], [5, bench.config.tables + 1], [50, 3], [51, 3], [5, 3]])
     bench.rows(Opcode.REMOVE, [[5, 3], [5, 3], [6, bench.config.tables]])
     bench.batch(Opcode.SPLIT, samples=4, layout=BatchFlag.JAGGED, count=200,
                 source=bench.place(np.zeros(200, np.uint32)))
