@@ -3,11 +3,12 @@
 import gc
 import re
 
-from amaranth.back import rtlil, verilog
+from amaranth.back import verilog
 from amaranth.hdl import Const, Value
 
 from ..primitives.ram import RAM_MODULE, RAM_VERILOG
-from ..primitives.shared_module import ModuleCache
+from ..primitives.shared_module import ModuleCache, converted
+from .readable import readable
 
 # Multiplexers become expressions: in Icarus an `always @*` block whose inputs do not change at
 # time 0 leaves its outputs undefined. Without attributes and with names numbered by module, equal
@@ -36,6 +37,7 @@ class VerilogPlatform:
 
     def __init__(self, design: str):
         self.shared_modules = ModuleCache(design)
+        self.sources = {}
 
 
 def flat_ports(component, separator="__") -> dict:
@@ -59,7 +61,7 @@ def flat_ports(component, separator="__") -> dict:
             if not isinstance(Value.cast(value), Const)}
 
 
-def to_verilog(component, name: str, ports=None) -> str:
+def to_verilog(component, name: str, ports=None, for_readers: bool = False) -> str:
     """Verilog of a component and all modules below it, that of `Ram` included.
 
     Parameters
@@ -69,6 +71,8 @@ def to_verilog(component, name: str, ports=None) -> str:
         Of the top module.
     ports : dict or sequence, optional
         See `amaranth.back.verilog.convert`; default `flat_ports(component)`.
+    for_readers : bool
+        Whole expressions, and a comment about the source of each module; see `emit.readable`.
 
     Raises
     ------
@@ -80,7 +84,7 @@ def to_verilog(component, name: str, ports=None) -> str:
     collecting = gc.isenabled()
     gc.disable()  # nearly all objects live as long as the design: searching them doubles the time
     try:
-        top = rtlil.convert(component, name=name, platform=platform, ports=ports, emit_src=False)
+        top = converted(component, name, platform, ports)
     finally:
         if collecting:
             gc.enable()
@@ -90,13 +94,25 @@ def to_verilog(component, name: str, ports=None) -> str:
     modules = yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n{_PASSES}",
                         ignore_warnings=True)
     modules = share_modules(modules.partition("\n")[2])  # without the version of Yosys
+    if for_readers:
+        modules = readable(modules, platform.sources)
     return f"{modules}\n{RAM_VERILOG}" if f" {RAM_MODULE} #(" in modules else modules
 
 
-def lint_waiver(file: str) -> str:
-    """Verilator's configuration by which `--lint-only -Wall` has no message about a file that
-    `to_verilog` wrote: all of them are about style."""
-    return f'`verilator_config\nlint_off -file "*{file}"\n'
+def lint_waiver(file: str, kinds: dict[str, str] | None = None) -> str:
+    """Verilator's configuration for `--lint-only -Wall` of a file that `to_verilog` wrote.
+
+    Parameters
+    ----------
+    file : str
+    kinds : dict of str to str, optional
+        The kinds of messages to silence, each with its reason; default all.
+    """
+    if kinds is None:
+        return f'`verilator_config\nlint_off -file "*{file}"\n'
+    rules = "".join(f'lint_off -rule {kind} -file "*{file}"  // {why}\n'
+                    for kind, why in kinds.items())
+    return f"`verilator_config\n{rules}"
 
 
 def refuse_zero_width(text: str) -> None:

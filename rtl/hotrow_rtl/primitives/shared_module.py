@@ -4,10 +4,11 @@ Amaranth elaborates every instance. For banks and ports, of which a large card h
 most of the time of emission.
 """
 
+import inspect
 import re
 
 from amaranth.back import rtlil
-from amaranth.hdl import ClockSignal, Instance, ResetSignal, Signal, Value
+from amaranth.hdl import ClockSignal, Fragment, Instance, ResetSignal, Signal, Value
 from amaranth.lib.wiring import In
 
 
@@ -24,6 +25,28 @@ def shared_instance(platform, component):
     """
     modules = getattr(platform, "shared_modules", None)
     return component if modules is None else modules.instance(component, platform)
+
+
+def converted(component, name: str, platform, ports) -> str:
+    """RTLIL of a component.
+
+    The class of each module and the first paragraph of its docstring, in one line, go to
+    `platform.sources`, by the name of the module.
+    """
+    fragment = Fragment.get(component, platform)
+    _describe(fragment, name, platform.sources)
+    return rtlil.convert(fragment, name=name, platform=platform, ports=ports, emit_src=False)
+
+
+def _describe(fragment, name, sources):
+    for origin in fragment.origins or ():
+        kind = type(origin)
+        if not kind.__module__.startswith("amaranth."):
+            summary = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
+            sources[name] = f"{kind.__module__}.{kind.__qualname__}: {summary}"
+            break
+    for part, part_name, _ in fragment.subfragments:
+        _describe(part, f"{name}.{part_name}", sources)
 
 
 class ModuleCache:
@@ -63,9 +86,8 @@ class ModuleCache:
             f"{'i' if flow == In else 'o'}_{name}": value for name, (flow, value) in ports.items()})
 
     def _emit(self, component, module, ports, platform):
-        text = rtlil.convert(
-            component, name=module, platform=platform, emit_src=False,
-            ports={name: (value, None) for name, (_, value) in ports.items()})
+        text = converted(component, module, platform,
+                         {name: (value, None) for name, (_, value) in ports.items()})
         self.rtlil.append(text)
         body = re.search(rf"^module \\{re.escape(module)}$.*?^end$", text,
                          re.MULTILINE | re.DOTALL)[0]
