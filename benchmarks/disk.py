@@ -42,7 +42,7 @@ RUNS = {"fill": disk_files.fill, "all": disk_compare.compare, "curve": disk_comp
         "checkpoint": disk_runs.checkpoint, "open": disk_runs.opening, "copy": disk_files.copy,
         "readers": disk_readers.readers, "wear": disk_runs.wear}
 _LIMITED = ("hotrow", "bag", "rocksdb", "checkpoint", "open")
-_FIRST_STEPS = 32 << 20  # threads of the stages, and batches on their way
+_FIRST_STEPS = 64 << 20  # of the collection: threads of the stages, and batches on their way
 
 
 def limited(size):

@@ -41,12 +41,13 @@ def compare(options):
         rows.append({"what": what, "disk_reads_per_s": _mean(rates), **{
             name: _mean([each[name] for each in found if name in each])
             for name in ("steps_per_s", "cpu_ms_per_step", "pages_read_per_step",
-                         "bytes_written_per_step", "requests", "requests_per_row", "close_s",
-                         "close_bytes")}})
+                         "bytes_written_per_step", "requests", "requests_per_row",
+                         "own_reads_per_s", "reads_in_flight", "close_s", "close_bytes")}})
     if not rows or rows[0]["what"] != "hotrow":
         return {"table": rows}
     ours = rows[0]
-    ours["share_of_disk"] = ours["requests"] * ours["steps_per_s"] / ours["disk_reads_per_s"]
+    own = ours.get("own_reads_per_s") or ours["disk_reads_per_s"]
+    ours["share_of_disk"] = ours["requests"] * ours["steps_per_s"] / own
     print(f"{'':10}{'steps/s':>9}{'hotrow is':>11}{'disk reads/s':>14}{'pages/step':>12}"
           f"{'written/step':>14}{'CPU ms':>8}", file=sys.stderr)
     for row in rows:

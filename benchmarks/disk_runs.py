@@ -19,6 +19,7 @@ from .disk_projected import projected
 from .plan_native import NativePlanner, load
 
 _DENSE = 13  # features beside those of the table
+_OWN = 4096  # rows of a ticket, of which four are on their way
 _OF_A_STEP = ("requests", "rows_fetched", "tail_hits", "bytes_written", "bytes_trained",
               "rows_moved")
 
@@ -137,12 +138,48 @@ def hotrow_disk(options):
         return clock.tick()
     run.train(over)
     after, figures = run.store.figures(), clock.figures
+    figures["reads_in_flight"] = (after["read_seconds"] - before["read_seconds"]) / clock.elapsed
+    figures |= {} if options.text else own_rate(options, run)
     found = {name: (after[name] - before[name]) / clock.steps for name in _OF_A_STEP}
     plan = run.collection.disk.disk.plan
     return (figures | found | {"requests_per_row": found["requests"] / found["rows_fetched"],
                                "memory_plan": plan and str(plan), "opened_s": run.opened_s}
             | (projected(options) if plan and not options.text else {})
             | run.close() | {"resident_bytes": _resident()})
+
+
+def own_rate(options, run, seconds=10):
+    """What the disk gives for the same blocks with nothing else: rows that would be fetched for
+    other batches of the same kind, whose rows have no slots, by the store's own reads.
+
+    It follows the run, so that what the disk itself keeps in a cache is the same.
+    """
+    view, storage = run.store.rows(["table"], [0]), run.collection.store.storages[0]
+    coming = iter(ZipfBatches(options.rows, options.samples, options.features, options.slope, 1))
+    parts = []
+    for _ in range(100):
+        flat = torch.unique(next(coming))
+        where, _ = storage.find(flat)
+        missing = torch.ones(len(flat), dtype=torch.bool)
+        missing[where] = False
+        parts.append(flat[missing])
+    flat = torch.unique(torch.cat(parts))
+    if len(flat) < 16 * _OWN:
+        return {}
+    flat = flat[torch.randperm(len(flat))].numpy()
+    out, tickets = np.empty((_OWN, options.dim), np.float32), []
+    before, begin = run.store.figures(), time.perf_counter()
+    for first in range(0, len(flat), _OWN):
+        tickets.append(view.begin(flat[first:first + _OWN]))
+        if len(tickets) == 4:
+            view.finish(tickets.pop(0), out)
+        if time.perf_counter() - begin > seconds:
+            break
+    while tickets:
+        view.finish(tickets.pop(0), out)
+    after, elapsed = run.store.figures(), time.perf_counter() - begin
+    return {"own_reads_per_s": (after["requests"] - before["requests"]) / elapsed,
+            "own_reads_in_flight": (after["read_seconds"] - before["read_seconds"]) / elapsed}
 
 
 def _resident():

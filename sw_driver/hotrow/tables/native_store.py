@@ -52,7 +52,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "figures": [c_void_p, c_void_p],
 }
 _FIGURES = ("requests", "rows_fetched", "tail_hits", "bytes_written", "bytes_trained",
-            "rows_moved", "index_bytes", "log_blocks", "segments")
+            "rows_moved", "index_bytes", "log_blocks", "segments", "read_nanoseconds")
 
 
 class NativeStore:

@@ -304,11 +304,14 @@ class Store:
         dict
             `requests` to the disk and `rows_fetched` by tickets, `tail_hits` in memory;
             `bytes_written`, `bytes_trained` and `rows_moved` by cleaning; `wear`, the bytes written
-            for each byte of trained rows, 0 before any; `index_bytes`, `log_blocks` in `segments`.
+            for each byte of trained rows, 0 before any; `index_bytes`, `log_blocks` in `segments`;
+            `read_seconds`, of all reads one after the other: over the time that went by, how many
+            were on their way at once.
         """
         found = self._native.figures()
         trained = found["bytes_trained"]
-        return {**found, "wear": found["bytes_written"] / trained if trained else 0.0}
+        return {**found, "wear": found["bytes_written"] / trained if trained else 0.0,
+                "read_seconds": found.pop("read_nanoseconds") / 1e9}
 
     def close(self) -> None:
         """End without a commit; tickets end with it."""

@@ -167,7 +167,7 @@ int64_t tables_figures(char *message, Store *store, uint64_t *out) {
         const uint64_t found[] = {store->requests, store->fetched, store->tail_hits,
                                   store->written, store->trained, store->moved,
                                   store->index_bytes(), store->log_blocks(),
-                                  store->segments.size()};
+                                  store->segments.size(), store->read_nanoseconds()};
         std::copy_n(found, std::size(found), out);
     });
 }

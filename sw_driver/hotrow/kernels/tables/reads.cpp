@@ -107,6 +107,8 @@ void Reads::serve_ring() noexcept {
             }
         }
         tail->store(at, std::memory_order_release);
+        const auto begin = Clock::now();
+        const uint32_t out = DEPTH - frees;
         const long sent = syscall(SYS_io_uring_enter, ring_, unsent, std::min(DEPTH - frees, 8u),
                                   IORING_ENTER_GETEVENTS, nullptr, 0);
         if (sent > 0) unsent -= static_cast<uint32_t>(sent);
@@ -119,6 +121,7 @@ void Reads::serve_ring() noexcept {
             free[frees++] = slot;
         }
         head->store(from, std::memory_order_release);
+        count(out, begin);
     }
 }
 
@@ -134,7 +137,9 @@ void Reads::serve_thread(unsigned number) noexcept {
             request = waiting_.front();
             waiting_.pop_front();
         }
+        const auto begin = Clock::now();
         finish(*request, buffer, -EAGAIN);
+        count(1, begin);
     }
 }
 

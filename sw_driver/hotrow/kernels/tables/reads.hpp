@@ -5,6 +5,7 @@
 #include "files.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -39,7 +40,14 @@ class Reads {
     uint64_t memory() const { return uint64_t{bytes_} * (ring() ? DEPTH : THREADS); }
     void submit(const std::vector<Request *> &requests);
 
+    std::atomic<uint64_t> nanoseconds{0};  // of all reads, one after the other
+
   private:
+    using Clock = std::chrono::steady_clock;
+
+    void count(uint64_t reads, Clock::time_point since) {
+        nanoseconds += reads * static_cast<uint64_t>((Clock::now() - since).count());
+    }
     bool set_up();
     void serve_ring() noexcept;
     void serve_thread(unsigned number) noexcept;

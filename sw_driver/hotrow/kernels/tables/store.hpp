@@ -140,6 +140,7 @@ class Store {
     std::map<uint64_t, std::unique_ptr<Segment>> segments;
     std::mutex lock;
     uint64_t index_bytes() const;
+    uint64_t read_nanoseconds() const { return reads_ ? reads_->nanoseconds.load() : 0; }
     uint64_t log_blocks() const;  // without what commits that are kept have
     double live_blocks() const;
 
