@@ -12,7 +12,7 @@ from hotrow_rtl.export import pcie_card
 from hotrow_rtl.export.interfaces import buses
 
 from tests.boards.generators import needs_litedram
-from tests.rtl.export.test_export import needs_litepcie, ports_of, stub
+from tests.rtl.export.test_export import needs_litepcie, stub, verilog_ports
 
 pytestmark = [needs_litedram, needs_litepcie, pytest.mark.slow]
 CONFIG = preset("ecp5")
@@ -36,9 +36,9 @@ def test_every_port_is_connected(files, tmp_path):
     core = {(port.name, "output" if port.output else "input", port.bits)
             for bus in buses(CONFIG) for port in bus.ports}
     modules = {
-        **{name: ports_of(files[f"{name}.v"], name) for name in ("litedram", "pcie_phy")},
-        "hotrow_bridge": ports_of(files["bridge.v"], "hotrow_bridge"),
-        "hotrow_memory": ports_of(files["memory.v"], "hotrow_memory"),
+        **{name: verilog_ports(files[f"{name}.v"], name) for name in ("litedram", "pcie_phy")},
+        "hotrow_bridge": verilog_ports(files["bridge.v"], "hotrow_bridge"),
+        "hotrow_memory": verilog_ports(files["memory.v"], "hotrow_memory"),
         "hotrow": core | {("clk", "input", 1), ("rst", "input", 1), ("interrupt", "output", 1)},
         "IBUFDS": {("I", "input", 1), ("IB", "input", 1), ("O", "output", 1)}}
     design = files[f"{TOP}.v"] + files["card.v"]
