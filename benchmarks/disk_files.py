@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from hotrow.kernels import compiler
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig
 
 from .disk_ids import coprime, features, write_tokens
 
@@ -48,7 +48,7 @@ def _fill_tables(options, folder):
     """Append every row in an order that is not theirs, and commit."""
     options.memory = None
     with HotEmbeddingBagCollection([config(options, folder)], "cpu", "scratchpipe", "sgd", LR,
-                                   seed=0) as collection:
+                                   options=Options(seed=0)) as collection:
         rows, step = collection.store.groups[0].tables.disk, coprime(options.rows, 0.382)
         for first in range(0, options.rows, _CHUNK):
             flat = torch.arange(first, min(first + _CHUNK, options.rows)) * step % options.rows

@@ -10,7 +10,7 @@ import hotrow
 import numpy as np
 import torch
 from hotrow.tables import Store, Table, open
-from hotrow.torch import HotEmbeddingBagCollection, TrainPipeline
+from hotrow.torch import HotEmbeddingBagCollection, Options, TrainPipeline
 from hotrow.torch.training.dlrm import DLRM
 
 from .disk_files import HEADER, LR, bag_file, config, rocksdb_options
@@ -98,8 +98,8 @@ class Disk:
         if options.memory is None:
             self._device = hotrow.open("cpu", slots=options.slots)
         self.collection = HotEmbeddingBagCollection(
-            [config(options, path)], self._device, "scratchpipe", "sgd", LR, seed=0,
-            depth=options.depth, workers=options.workers)
+            [config(options, path)], self._device, "scratchpipe", "sgd", LR,
+            options=Options(seed=0, depth=options.depth, workers=options.workers))
         self.opened_s, self._options = time.perf_counter() - begin, options
         self.store = self.collection.disk.disk.store
 
@@ -237,7 +237,7 @@ def memory(options):
     """Mode resident."""
     options.memory = None
     collection = HotEmbeddingBagCollection([config(options, None)], None, "resident", "sgd", LR,
-                                           seed=0)
+                                           options=Options(seed=0))
     return _train(options, collection, collection.optimizer)
 
 

@@ -11,7 +11,7 @@ from statistics import median
 import torch
 from hotrow.contract.errors import Error
 from hotrow.device import open as open_device
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig, convert
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig, convert
 from hotrow.torch.collection.bag_calls import joined_bags
 from hotrow.torch.collection.collection import MODES
 from hotrow.torch.optim.rules import OPTIMIZERS
@@ -98,9 +98,8 @@ def _train(mode, options, cardinalities, learning, batches, parts, device=None):
     """Train with a mode: its record."""
     common = {
         "device": device, "mode": mode,
-        "optimizer": options.optimizer, "lr": options.lr, "preset": options.preset,
-        "seed": options.seed, "workers": 0,
-        "before": lambda stage, number: parts.switch(_STAGES.get(stage, stage))}
+        "optimizer": options.optimizer, "lr": options.lr,
+        "options": Options(preset=options.preset, seed=options.seed, workers=0)}
     if options.converted:
         bags = _Bags(cardinalities, options.dim)
         model: nn.Module = bags

@@ -12,7 +12,7 @@ import sys
 
 import hotrow
 import torch
-from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, TableConfig, TrainPipeline
+from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, Options, TableConfig, TrainPipeline
 from hotrow.torch.training.dlrm import DLRM
 from hotrow.traces import open_trace
 from torch import nn
@@ -61,7 +61,8 @@ def main():
               for number, rows in enumerate(trace.cardinalities)]
     embeddings = HotEmbeddingBagCollection(
         tables, None if options.mode == "resident" else options.transport, options.mode,
-        optimizer="rowwise_adagrad", lr=options.lr, preset=options.preset, workers=2, seed=0)
+        optimizer="rowwise_adagrad", lr=options.lr,
+        options=Options(preset=options.preset, workers=2, seed=0))
     model = Clicks(embeddings, options.dim)
     dense = torch.optim.SGD([*model.rest.parameters()], options.lr)
     entropy = nn.BCEWithLogitsLoss()

@@ -11,7 +11,7 @@ import argparse
 import time
 
 import torch
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig, TrainPipeline
 
 
 def batches(rows, samples, count, first):
@@ -34,7 +34,7 @@ def main():
     table = TableConfig("items", options.rows, 16, path=options.folder, memory=options.memory,
                         feature_names=tuple(f"item {number}" for number in range(26)))
     with HotEmbeddingBagCollection([table], optimizer="rowwise_adagrad", lr=0.05,
-                                   seed=0) as embeddings:
+                                   options=Options(seed=0)) as embeddings:
         print(embeddings.disk.disk.plan)
         top = torch.nn.Linear(26 * 16, 1)
         dense, first = torch.optim.SGD(top.parameters(), 0.05), 0

@@ -11,7 +11,7 @@ import sysconfig
 from pathlib import Path
 
 import torch
-from hotrow.torch import HotEmbeddingBagCollection, NgramIds, TableConfig, TrainPipeline
+from hotrow.torch import HotEmbeddingBagCollection, NgramIds, Options, TableConfig, TrainPipeline
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -98,7 +98,7 @@ def main():
     print(f"with {len(tables)} tables of {sum(grams.tables):,} rows of 16")
     torch.manual_seed(0)
     with HotEmbeddingBagCollection(tables, mode="scratchpipe", optimizer="adam", lr=2e-3,
-                                   seed=0) as memory:
+                                   options=Options(seed=0)) as memory:
         model = Characters(memory, grams)
         train(model, samples, held, options.epochs)
         served = memory.statistics

@@ -27,9 +27,8 @@ class Model(nn.Module):
 def main():
     torch.manual_seed(0)
     model = Model()
-    tables = hotrow.torch.convert(
-        model, mode="scratchpipe", optimizer="rowwise_adagrad", lr=0.5,
-        preset="alveo-u55c")
+    tables = hotrow.torch.convert(model, mode="scratchpipe", optimizer="rowwise_adagrad", lr=0.5,
+                                  options=hotrow.torch.Options(preset="alveo-u55c"))
     dense = torch.optim.SGD(model.parameters(), 0.5)
 
     items = (ROWS * torch.rand(4096, 5) ** 12).long()  # five items per order, skewed

@@ -9,6 +9,7 @@ import sys
 import torch
 import torch.distributed as dist
 from hotrow.torch import (
+    Options,
     ShardedEmbeddingBagCollection,
     TableConfig,
     TrainPipeline,
@@ -24,8 +25,9 @@ TABLES = [TableConfig("user", 5000, 16), TableConfig("item", 20_000, 16)]
 def main():
     dist.init_process_group("gloo")  # on GPUs "cpu:gloo,cuda:nccl": rows come from host memory
     torch.manual_seed(0)  # the dense part and the data are the same everywhere
-    embeddings = ShardedEmbeddingBagCollection(
-        TABLES, mode="scratchpipe", optimizer="rowwise_adagrad", lr=0.1, seed=0)
+    embeddings = ShardedEmbeddingBagCollection(TABLES, mode="scratchpipe",
+                                               optimizer="rowwise_adagrad", lr=0.1,
+                                               options=Options(seed=0))
     model = nn.Sequential(embeddings, nn.Linear(32, 1))
     dense = torch.optim.SGD(model.parameters(), 0.1)
 

@@ -1,5 +1,6 @@
 """Every Python block of the documentation runs, and every `hotrow` line of it parses."""
 
+import doctest
 import importlib
 import inspect
 import re
@@ -13,6 +14,7 @@ from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 from hotrow_rtl.units.catalog import UNITS
 
 ROOT = Path(__file__).parents[2]
+DRIVER = ROOT / "sw_driver"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 
@@ -106,6 +108,14 @@ def test_the_release_has_what_its_jobs_need():
     assert re.fullmatch(r"\d+\.\d+\.\d+", version), "the job `check` compares it with the tag"
     for file, line in (("CITATION.cff", f"version: {version}"), ("CHANGELOG.md", f"## {version} ")):
         assert f"\n{line}" in (ROOT / file).read_text(), f"{file} has another version"
+
+
+@pytest.mark.parametrize("path", [
+    each.relative_to(DRIVER).with_suffix("").as_posix().replace("/", ".")
+    for each in sorted((DRIVER / "hotrow").rglob("*.py")) if ">>>" in each.read_text()])
+def test_examples_in_docstrings_give_what_they_say(path):
+    done = doctest.testmod(importlib.import_module(path))
+    assert done.attempted and not done.failed
 
 
 def referenced():

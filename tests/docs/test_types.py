@@ -62,13 +62,15 @@ model = torch.nn.EmbeddingBag(10, 4)
 collection = convert(model)
 assert_type(collection, hotrow.torch.HotEmbeddingBagCollection)
 bags = hotrow.torch.HotEmbeddingBagCollection(
-    [config], "cpu", optimizer=hotrow.torch.RowwiseAdagrad(0.1), depth=2, seed=0)
+    [config], "cpu", optimizer=hotrow.torch.RowwiseAdagrad(0.1),
+    options=hotrow.torch.Options(depth=2, seed=0))
 bags.prefetch(torch.zeros(4, 1, dtype=torch.int64))
 assert_type(bags.statistics, dict[str, int])
 assert_type(bags.gradients(), list[torch.Tensor])
 bags.optimizer.step()
 bags.learn(limit="10")  # E: arg-type
-hotrow.torch.HotEmbeddingBagCollection([config], look_behind=2)  # E: call-arg
+hotrow.torch.HotEmbeddingBagCollection([config], look_ahead=2)  # E: call-arg
+hotrow.torch.Options(depth="2")  # E: arg-type
 hotrow.torch.HotEmbeddingBagCollection([config], mode="scratchpad")  # E: arg-type
 hotrow.torch.HotEmbeddingBagCollection([config], optimizer="AdamW")  # E: arg-type
 convert(model, mode="scratchpipe", optimizer="adam", lr=0.1)

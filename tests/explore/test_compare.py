@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from hotrow.command.cli import main
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig
 from hotrow_explore.caches import Belady, Lfu, Lru, simulate
 
 RUN = ["compare", "--trace", "zipf:1.2:4000", "--batch-size", "32", "--batches", "8",
@@ -26,7 +26,7 @@ def test_a_row_that_its_batch_fetches_is_no_hit(mode, order):
     rows = torch.arange(64)
     ids = rows.repeat_interleave(4) if order == "aaaabbbb" else rows.repeat(4)
     config = TableConfig("t", 1000, 4)
-    with HotEmbeddingBagCollection([config], mode=mode, preset="tiny") as rows_of:
+    with HotEmbeddingBagCollection([config], mode=mode, options=Options(preset="tiny")) as rows_of:
         for hits in (0, 0 if mode == "hotline" else 256):
             rows_of(ids[:, None]).sum().backward()
             rows_of.optimizer.step()

@@ -11,7 +11,7 @@ from hotrow.ids import Expiry, IdMap, LeastCount
 from hotrow.ids.log import EventLog
 from hotrow.tables import FileBase, Store, Table
 from hotrow.tables import open as open_tables
-from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, Options, TableConfig
 from hotrow.torch.collection.id_batches import TableChanges
 
 TABLE = Table("item", 300, 8, seed=3, bound=0.5, state="row", initial_state=0.25)
@@ -59,7 +59,7 @@ def _read_changes(path):
 def _save_run(path, step):
     """As `hotrow train` does, with ids of a map, state and settings."""
     with HotEmbeddingBagCollection([TableConfig("a", 9, 2, ids="any")], mode="resident", lr=0.1,
-                                   optimizer="adagrad", seed=0) as tables:
+                                   optimizer="adagrad", options=Options(seed=0)) as tables:
         tables(torch.arange(3)[:, None] + step).sum().backward()
         tables.optimizer.step()
         Checkpoint(path).save(rows=tables.state_dict(), optimizer=tables.optimizer.state_dict(),

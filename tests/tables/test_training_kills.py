@@ -13,8 +13,9 @@ import pytest
 import torch
 from hotrow import Error
 from hotrow.kernels import native
-from hotrow.torch import HotEmbeddingBagCollection
+from hotrow.torch import HotEmbeddingBagCollection, Options
 
+from tests.support.options import grouped
 from tests.support.power_loss import CREATE, HOOK, SYNC, WRITE
 from tests.torch.training import PLANNING, TABLES, draw
 
@@ -28,7 +29,8 @@ def opened(folder, optimizer, mode, workers=0):
     tables = tuple(replace(config, path=folder) for config in TABLES)
     device = None if mode == "resident" else hotrow.open("cpu", config=PLANNING)
     more = {} if mode == "resident" else {"workers": workers, "depth": 3}
-    return HotEmbeddingBagCollection(tables, device, mode, optimizer, 0.2, seed=3, **more)
+    return HotEmbeddingBagCollection(tables, device, mode, optimizer, 0.2,
+                                     **grouped(seed=3, **more))
 
 
 def train(tables, number, ahead=0):
@@ -44,7 +46,8 @@ def train(tables, number, ahead=0):
 
 def in_memory(optimizer):
     """The digest before any batch, and after each."""
-    with HotEmbeddingBagCollection(TABLES, None, "resident", optimizer, 0.2, seed=3) as tables:
+    with HotEmbeddingBagCollection(TABLES, None, "resident", optimizer, 0.2,
+                                   options=Options(seed=3)) as tables:
         found = [tables.sha256()]
         for batch in MADE:
             tables(batch.ids).square().sum().backward()

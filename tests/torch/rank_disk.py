@@ -9,7 +9,12 @@ import hotrow
 import torch
 import torch.distributed as dist
 from hotrow.contract.errors import Error
-from hotrow.torch import HotEmbeddingBagCollection, ShardedEmbeddingBagCollection, TableConfig
+from hotrow.torch import (
+    HotEmbeddingBagCollection,
+    Options,
+    ShardedEmbeddingBagCollection,
+    TableConfig,
+)
 from hotrow.torch.store.disk import Disk
 from safetensors.torch import load_file, save_file
 
@@ -55,8 +60,9 @@ def opened(folder, tables=TABLES, mode="scratchpipe", seed=SEED):
     with ExitStack() as held:  # of TABLES not all rows have slots
         device = held.enter_context(hotrow.open("model", config=PLANNING)) if (
             mode != "resident" and tables is TABLES) else None
-        yield held.enter_context(ShardedEmbeddingBagCollection(
-            on_disk(tables, folder), device, mode, RULE, RATE, seed=seed))
+        yield held.enter_context(ShardedEmbeddingBagCollection(on_disk(tables, folder), device,
+                                                               mode, RULE, RATE,
+                                                               options=Options(seed=seed)))
 
 
 def refused(call, *words):
@@ -157,7 +163,8 @@ def of_a_base(folder):
     dist.barrier()
     table = TableConfig("item", 90, 4, path=folder, base=shards, tensor="emb")
     whole = torch.cat([load_file(each)["emb"] for each in shards])
-    with ShardedEmbeddingBagCollection([table], None, "resident", RULE, seed=1) as shared:
+    with ShardedEmbeddingBagCollection([table], None, "resident", RULE,
+                                       options=Options(seed=1)) as shared:
         assert torch.equal(shared.table("item")[0], whole)
     rows = torch.tensor([0, 1, 44, 45, 89])
     with opened(folder, [table]) as shared:

@@ -14,6 +14,7 @@ from hotrow.torch import (
     SGD,
     Adagrad,
     HotEmbeddingBagCollection,
+    Options,
     ShardedEmbeddingBagCollection,
     TableConfig,
     TrainPipeline,
@@ -24,6 +25,8 @@ from hotrow.torch.sharded.store import ShardedStore
 from hotrow_rtl.config import preset
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from tests.support.options import grouped
 
 PLANNING = preset("tiny")  # 256 slots
 TABLES = (TableConfig("user", 301, 8), TableConfig("item", 500, 8, "mean"),
@@ -130,8 +133,9 @@ def together(optimizer="sgd", mode="resident", every=1, ahead=0, warm=False, wra
     with ExitStack() as held:
         device = None if mode == "resident" else held.enter_context(
             hotrow.open("cpu", config=PLANNING))
-        collection = held.enter_context(ShardedEmbeddingBagCollection(
-            configs, device, mode, optimizer, RATE, seed=3, **options))
+        collection = held.enter_context(ShardedEmbeddingBagCollection(configs, device, mode,
+                                                                      optimizer, RATE,
+                                                                      **grouped(seed=3, **options)))
         batches = [parts[rank] for parts in draw(world, configs)]
         if warm:
             for bags, _ in batches[:4]:
@@ -199,7 +203,7 @@ def saved_and_read():
     with (Alone(TABLES, None, "resident", "rowwise_adagrad", RATE, seed=4) as one,
           hotrow.open("cpu", config=PLANNING) as device,
           ShardedEmbeddingBagCollection(TABLES, device, "scratchpipe", "rowwise_adagrad", RATE,
-                                        seed=5) as shared):
+                                        options=Options(seed=5)) as shared):
         assert shared.sha256() != one.sha256()
         shared.load_state_dict(one.state_dict())
         shared.optimizer.load_state_dict(one.optimizer.state_dict())
@@ -227,7 +231,8 @@ def saved_and_read():
 def spoiled():
     """A gradient that is not finite at one rank is an error at both, and nothing is applied."""
     rank, world = dist.get_rank(), dist.get_world_size()
-    with ShardedEmbeddingBagCollection(TABLES, None, "resident", "sgd", RATE, seed=3) as shared:
+    with ShardedEmbeddingBagCollection(TABLES, None, "resident", "sgd", RATE,
+                                       options=Options(seed=3)) as shared:
         before = shared.sha256()
         bags, _ = draw(world, TABLES)[0][rank]
         (shared(bags).sum() * (float("nan") if rank == 1 else 1.0)).backward()
@@ -280,7 +285,7 @@ def misled():
     """A wrong id, or a wrong shape, at one rank is an error at all, which go on afterwards."""
     rank, world = dist.get_rank(), dist.get_world_size()
     with hotrow.open("cpu", config=PLANNING) as device, ShardedEmbeddingBagCollection(
-            TABLES, device, "scratchpipe", "sgd", RATE, seed=3) as shared:
+        TABLES, device, "scratchpipe", "sgd", RATE, options=Options(seed=3)) as shared:
         before, bags = shared.sha256(), [(torch.tensor([1]), torch.tensor([0]))] * len(TABLES)
         wrong = [(torch.tensor([301]), torch.tensor([0])), *bags[1:]]
         for spoiled, call in ((wrong, shared), (wrong, shared.prefetch), (bags[1:], shared)):
@@ -304,7 +309,7 @@ def counted():
     states, digests = [], []
     for _ in range(2):
         with hotrow.open("cpu", config=PLANNING) as device, ShardedEmbeddingBagCollection(
-                TABLES, device, "freqcache", "sgd", RATE, seed=3) as shared:
+            TABLES, device, "freqcache", "sgd", RATE, options=Options(seed=3)) as shared:
             if states:
                 shared.optimizer.load_state_dict(states[0])
             else:
@@ -328,8 +333,8 @@ def failed_step(mode, spoil, here, elsewhere):
     with ExitStack() as held:
         device = None if mode == "resident" else held.enter_context(
             hotrow.open("cpu", config=PLANNING))
-        shared = held.enter_context(ShardedEmbeddingBagCollection(
-            TABLES[:3], device, mode, "sgd", RATE, seed=3))
+        shared = held.enter_context(ShardedEmbeddingBagCollection(TABLES[:3], device, mode, "sgd",
+                                                                  RATE, options=Options(seed=3)))
         bags, _ = draw(world, TABLES[:3])[0][rank]
         before = {name: each.clone() for name, each in shared.state_dict().items()}
         shared(bags).square().sum().backward()
@@ -398,7 +403,7 @@ def parted():
     rank, world = dist.get_rank(), dist.get_world_size()
     for call in ("state_dict", "forward", "access_counts", "average_gradients"):
         with hotrow.open("cpu", config=PLANNING) as device, ShardedEmbeddingBagCollection(
-                TABLES[:3], device, "freqcache", "sgd", RATE, seed=3) as shared:
+            TABLES[:3], device, "freqcache", "sgd", RATE, options=Options(seed=3)) as shared:
             top, (bags, _) = top_of(TABLES[:3]), draw(world, TABLES[:3])[0][rank]
             shared(bags).square().sum().backward()
             shared.optimizer.step()
@@ -417,7 +422,8 @@ def parted():
 def lost():
     """The last rank ends: a call of another is an error, and its own rows have all steps."""
     rank, world = dist.get_rank(), dist.get_world_size()
-    shared = ShardedEmbeddingBagCollection(TABLES[:3], None, "resident", "sgd", RATE, seed=3)
+    shared = ShardedEmbeddingBagCollection(TABLES[:3], None, "resident", "sgd", RATE,
+                                           options=Options(seed=3))
     bags, _ = draw(world, TABLES[:3])[0][rank]
     shared(bags).square().sum().backward()
     shared.optimizer.step()

@@ -11,17 +11,18 @@ from hotrow.contract.errors import Error
 from hotrow.torch import (
     Checkpoint,
     HotEmbeddingBagCollection,
+    Options,
     ShardedEmbeddingBagCollection,
     TableConfig,
 )
 
 from tests.driver.conftest import counts_of, pairs
+from tests.support.options import grouped
 
 
 def opened(mode):
-    return HotEmbeddingBagCollection(
-        [TableConfig("a", 2000, 8), TableConfig("b", 90, 8)], "model", mode, lr=0.1, preset="tiny",
-        seed=0)
+    return HotEmbeddingBagCollection([TableConfig("a", 2000, 8), TableConfig("b", 90, 8)], "model",
+                                     mode, lr=0.1, options=Options(preset="tiny", seed=0))
 
 
 @pytest.mark.parametrize("mode, counts", [("freqcache", True), ("scratchpipe", False)])
@@ -51,8 +52,8 @@ def collection_of(names="abc", mode="freqcache", kind=HotEmbeddingBagCollection,
     """Tables with names of one letter; c is in a group of its own."""
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     options = {"optimizer": "adagrad", **card, **options}
-    return kind([TableConfig(name, *SIZES[name]) for name in names], mode=mode, lr=0.1, seed=0,
-                **options)
+    return kind([TableConfig(name, *SIZES[name]) for name in names], mode=mode, lr=0.1,
+                **grouped(seed=0, **options))
 
 
 def observe(collection, rows=(39, 19, 29), times=3):

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig, convert
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig, convert
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
@@ -35,7 +35,7 @@ class Model(nn.Module):
 def collection(mode, optimizer):
     made = HotEmbeddingBagCollection(  # two tables in one array, and one with another width
         [TableConfig("a", 50, 8), TableConfig("b", 45, 8)],
-        mode=mode, optimizer=optimizer, lr=0.1, seed=0)
+        mode=mode, optimizer=optimizer, lr=0.1, options=Options(seed=0))
     return made, made
 
 

@@ -5,7 +5,13 @@ import hotrow
 import numpy as np
 import pytest
 import torch
-from hotrow.torch import HotEmbedding, HotEmbeddingBag, HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import (
+    HotEmbedding,
+    HotEmbeddingBag,
+    HotEmbeddingBagCollection,
+    Options,
+    TableConfig,
+)
 
 from tests.support.border import forms, layouts, no_integers, no_rows, refused
 
@@ -38,7 +44,8 @@ class Keyed:
 @pytest.fixture(scope="module")
 def modules():
     made = {"tables": HotEmbeddingBagCollection(TABLES, None, "resident"),
-            "weighted": HotEmbeddingBagCollection(TABLES, None, "resident", is_weighted=True),
+            "weighted": HotEmbeddingBagCollection(TABLES, None, "resident",
+                                                  options=Options(is_weighted=True)),
             "bag": HotEmbeddingBag(40, 8, "sum", cache="resident"),
             "padded": HotEmbeddingBag(40, 8, "sum", padding_idx=3, cache="resident"),
             "embedding": HotEmbedding(40, 8, cache="resident")}

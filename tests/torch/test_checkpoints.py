@@ -17,6 +17,8 @@ from hotrow.torch.collection.contents import TableContents
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
+from tests.support.options import grouped
+
 IDS = torch.randint(0, 50, (6, 16, 3), generator=torch.Generator().manual_seed(0))
 
 
@@ -27,7 +29,7 @@ class Run:
         torch.manual_seed(0)
         self.model = nn.Sequential(nn.EmbeddingBag(50, 8, mode="sum"), nn.Linear(8, 1))
         card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
-        self.tables = convert(self.model, mode=mode, optimizer=optimizer, lr=0.1, **card)
+        self.tables = convert(self.model, mode=mode, optimizer=optimizer, lr=0.1, **grouped(**card))
         self.dense = torch.optim.Adagrad(self.model.parameters(), 0.1)
 
     def train(self, batches):
@@ -94,7 +96,7 @@ def test_unknown_keys_do_not_load():
 def test_saved_tensors_are_contiguous_and_of_one_table(mode, optimizer, dim):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     model = nn.ModuleList([nn.EmbeddingBag(10, dim), nn.EmbeddingBag(9000, dim)])
-    with convert(model, mode=mode, optimizer=optimizer, **card) as tables:
+    with convert(model, mode=mode, optimizer=optimizer, **grouped(**card)) as tables:
         states = tables.optimizer.state_dict()["state"].get(0, {})
         for tensor in (*model.state_dict().values(), *states.values()):
             tensor.view(-1)
@@ -108,8 +110,9 @@ def test_saved_tensors_are_contiguous_and_of_one_table(mode, optimizer, dim):
 def test_fewer_rows_load_on_request(mode):
     """A larger table takes its first rows, with their state, from a checkpoint."""
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
-    old, new = (HotEmbeddingBagCollection([TableConfig("a", rows, 8)], mode=mode, lr=0.1, seed=rows,
-                                          optimizer="adagrad", **card) for rows in (50, 70))
+    old, new = (HotEmbeddingBagCollection([TableConfig("a", rows, 8)], mode=mode, lr=0.1,
+                                          optimizer="adagrad",
+                                          **grouped(seed=rows, **card)) for rows in (50, 70))
     old(IDS[0][:, :1]).square().sum().backward()
     old.optimizer.step()
     saved, rest = old.state_dict(), new.table("a")[0][50:].clone()
@@ -208,7 +211,8 @@ TABLES = [TableConfig("a", 50, 8), TableConfig("b", 40, 8), TableConfig("c", 30,
 
 def collection_of(mode, seed):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
-    return HotEmbeddingBagCollection(TABLES, mode=mode, optimizer="adagrad", seed=seed, **card)
+    return HotEmbeddingBagCollection(TABLES, mode=mode, optimizer="adagrad",
+                                     **grouped(seed=seed, **card))
 
 
 def copied(collection):

@@ -12,6 +12,8 @@ from hotrow.contract.errors import BatchError, Error
 from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, TableConfig, TrainPipeline
 from hotrow.torch.features.ids import ids_of
 
+from tests.support.options import grouped
+
 IDS = torch.randint(0, 30, (4, 16, 2), generator=torch.Generator().manual_seed(0))
 
 
@@ -26,8 +28,8 @@ def card_of(mode):
 def collection_of(mode="resident", seed=1, optimizer="adagrad", folder=None):
     tables = [TableConfig(name, 30, dim, path=folder)
               for name, dim in (("a", 8), ("b", 4))]
-    return HotEmbeddingBagCollection(tables, mode=mode, optimizer=optimizer, lr=0.1, seed=seed,
-                                     **card_of(mode))
+    return HotEmbeddingBagCollection(tables, mode=mode, optimizer=optimizer, lr=0.1,
+                                     **grouped(seed=seed, **card_of(mode)))
 
 
 def train(collection, batches=IDS):

@@ -12,6 +12,7 @@ from hotrow.torch import SGD, Adagrad, HotEmbeddingBag, HotEmbeddingBagCollectio
 from hotrow.torch.features.configs import TableGroup
 from torch import nn
 
+from tests.support.options import grouped
 from tests.torch.training import PLANNING, TABLES, check_beside, draw, worth
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
@@ -29,8 +30,8 @@ def make():
 
     def build(mode="scratchpipe", tables=TABLES, optimizer="sgd", lr=0.2, **options):
         device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
-        made.append((HotEmbeddingBagCollection(tables, device, mode, optimizer, lr, seed=3,
-                                               **options), device))
+        made.append((HotEmbeddingBagCollection(tables, device, mode, optimizer, lr,
+                                               **grouped(seed=3, **options)), device))
         return made[-1][0]
 
     yield build
@@ -352,7 +353,7 @@ def test_a_batch_that_is_refused_leaves_no_trace(make, mode, release, following,
 ])
 def test_wrong_options(options, message):
     with pytest.raises(hotrow.Error, match=message):
-        HotEmbeddingBagCollection(TABLES, **options)
+        HotEmbeddingBagCollection(TABLES, **grouped(**options))
 
 
 @pytest.mark.parametrize("transport", ["model", "cpu"])
@@ -369,7 +370,7 @@ def test_a_device_has_nothing_of_a_closed_collection(transport, options):
                 if not buffer.name.startswith(("staging", "results", "rings"))]
 
         for _ in range(2):
-            with HotEmbeddingBagCollection(tables, device, **options) as collection:
+            with HotEmbeddingBagCollection(tables, device, **grouped(**options)) as collection:
                 for batch in draw(1, 3):
                     worth(collection(batch.ids)).backward()
                     collection.optimizer.step()
@@ -437,7 +438,7 @@ def test_warm_rows_by_name(make):
                                      {"mode": "sum", "padding_idx": 2}], ids=str)
 def test_embedding_bag(options):
     with hotrow.open("model", config=PLANNING) as device:
-        bag = HotEmbeddingBag(60, 5, device=device, lr=0.1, seed=2, **options)
+        bag = HotEmbeddingBag(60, 5, device=device, lr=0.1, **grouped(seed=2, **options))
         other = nn.EmbeddingBag(60, 5, **options)
         other.load_state_dict(bag.state_dict())
         steps = torch.optim.SGD(other.parameters(), 0.1)
@@ -464,6 +465,6 @@ def test_embedding_bag(options):
 def test_the_mode_where_none_is_named(options, mode, tmp_path, caplog):
     path = tmp_path / "t" if options.pop("path", False) else None
     with caplog.at_level("INFO", "hotrow.torch"), HotEmbeddingBagCollection(
-            [TableConfig("a", 1 << 17, 8, path=path)], **options) as tables:
+        [TableConfig("a", 1 << 17, 8, path=path)], **grouped(**options)) as tables:
         assert tables.mode == mode
     assert [f"mode {mode}, because" in record.getMessage() for record in caplog.records] == [True]

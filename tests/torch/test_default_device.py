@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig, TrainPipeline, convert
 from torch import nn
 
 IDS = torch.stack([torch.arange(32) % 9, torch.arange(32) * 5 % 20], 1)
@@ -12,9 +12,9 @@ MODES = "resident", "scratchpipe", "freqcache", "hotline"
 
 
 def collection(mode, ids):
-    return HotEmbeddingBagCollection(
-        [TableConfig("a", 30, 4, ids=ids), TableConfig("b", 20, 4)], mode=mode,
-        optimizer="rowwise_adagrad", lr=0.1, seed=0)
+    return HotEmbeddingBagCollection([TableConfig("a", 30, 4, ids=ids), TableConfig("b", 20, 4)],
+                                     mode=mode, optimizer="rowwise_adagrad", lr=0.1,
+                                     options=Options(seed=0))
 
 
 def steps(trained):

@@ -5,13 +5,14 @@ import copy
 import pytest
 import torch
 from hotrow.contract.errors import BatchError, Error
-from hotrow.torch import HotEmbeddingBag, HotEmbeddingBagCollection, TableConfig, convert
+from hotrow.torch import HotEmbeddingBag, HotEmbeddingBagCollection, Options, TableConfig, convert
 from hotrow.torch.memory.rows import RowKind
 from hotrow.torch.memory.tables import EmbeddingTables
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.support.options import grouped
 from tests.torch.bags import IDS, bag_of
 
 
@@ -67,7 +68,7 @@ def test_a_backward_in_eval_is_refused_by_the_step(mode):
     """A plain model in eval() trains; rows here do not, which may not pass in silence."""
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     model = nn.Sequential(bag_of(), nn.Linear(8, 1)).eval()
-    with convert(model, mode=mode, **card) as tables:
+    with convert(model, mode=mode, **grouped(**card)) as tables:
         model(IDS).sum().backward()
         with pytest.raises(Error, match=r"in eval\(\)"):
             tables.optimizer.step()
@@ -105,7 +106,8 @@ def test_sizes_are_checked_before_memory_is_allocated(monkeypatch, tables, optim
     monkeypatch.setattr(RowKind, "allocate", lambda *_: pytest.fail("allocated"))
     configs = [TableConfig(f"t{number}", *each) for number, each in enumerate(tables)]
     with pytest.raises(Error, match=said):
-        HotEmbeddingBagCollection(configs, "model", optimizer=optimizer, preset=preset)
+        HotEmbeddingBagCollection(configs, "model", optimizer=optimizer,
+                                  options=Options(preset=preset))
 
 
 @pytest.mark.parametrize("padding", [-51, 50])
@@ -133,8 +135,8 @@ def draw_table():
 
 
 def test_tables_of_several_dims_start_differently():
-    tables = HotEmbeddingBagCollection(
-        [TableConfig("a", 100, 8), TableConfig("b", 100, 16)], mode="resident", seed=0)
+    tables = HotEmbeddingBagCollection([TableConfig("a", 100, 8), TableConfig("b", 100, 16)],
+                                       mode="resident", options=Options(seed=0))
     assert not torch.equal(tables.table("a")[0].ravel()[:64], tables.table("b")[0].ravel()[:64])
 
 
@@ -182,7 +184,7 @@ class Keyed:
 
 def keyed_tables(**options):
     return HotEmbeddingBagCollection([TableConfig("a", 50, 8), TableConfig("b", 50, 8)],
-                                     mode="resident", seed=0, **options)
+                                     mode="resident", **grouped(seed=0, **options))
 
 
 def test_weights_of_a_keyed_tensor_count_where_the_collection_is_weighted():
@@ -210,7 +212,7 @@ def test_results_may_be_changed_in_place(mode, kind):
     plain = nn.Sequential(kind(50, 8))
     model = copy.deepcopy(plain)
     rows = torch.optim.SGD(plain.parameters(), 0.1)
-    with convert(model, mode=mode, lr=0.1, **card) as tables:
+    with convert(model, mode=mode, lr=0.1, **grouped(**card)) as tables:
         for net, optimizer in ((plain, rows), (model, tables.optimizer)):
             result = net(IDS)
             result += 1
@@ -271,7 +273,7 @@ def test_the_default_dtype_of_later_calls_is_the_callers():
 def test_weights_of_lookups_have_the_shape_of_the_ids():
     bag = HotEmbeddingBag(50, 8, mode="sum", cache="resident")
     tables = HotEmbeddingBagCollection([TableConfig("a", 50, 8), TableConfig("b", 50, 8)],
-                                       mode="resident", seed=0)
+                                       mode="resident", options=Options(seed=0))
     ids, weights = IDS[:, :2], torch.rand(16, 2)
     expected = torch.cat([nn.functional.embedding_bag(
         ids[:, column:column + 1], tables.table("ab"[column])[0], mode="sum",

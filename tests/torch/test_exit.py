@@ -8,7 +8,7 @@ import pytest
 PROGRAM = """
 import torch, hotrow.torch as ht
 tables = ht.HotEmbeddingBagCollection(
-    [ht.TableConfig("a", 50, 8)], {device!r}, preset="tiny", workers=2)
+    [ht.TableConfig("a", 50, 8)], {device!r}, options=ht.Options(preset="tiny", workers=2))
 tables(torch.randint(0, 50, (8, 1))).sum().backward()
 tables.optimizer.step()
 tables.prefetch(torch.randint(0, 50, (8, 1)))

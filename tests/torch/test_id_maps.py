@@ -17,11 +17,12 @@ from hotrow.torch import (
     HotEmbeddingBagCollection,
     RowwiseAdagrad,
     TableConfig,
-    convert,
 )
 from hotrow.torch.collection.id_batches import TableChanges
 from hotrow.torch.collection.id_maps import KEPT
 from safetensors import safe_open
+
+from tests.support.options import grouped
 
 ROWS, DIM, SAMPLES, BATCHES = 48, 4, 3, 60
 RULES = {"sgd": lambda: "sgd", "adagrad": lambda: Adagrad(0.1), "rowwise": lambda:
@@ -51,7 +52,7 @@ def batches(seed, count=BATCHES):
 def collection(mode="scratchpipe", rule="sgd", given=None, seed=5, **options):
     more = {} if mode == "resident" else {"device": "cpu", "preset": "tiny"}
     return HotEmbeddingBagCollection(given or tables(), mode=mode, optimizer=RULES[rule](), lr=0.1,
-                                     seed=seed, **more, **options)
+                                     **grouped(seed=seed, **more, **options))
 
 
 def step(embeddings, ids):
@@ -373,8 +374,6 @@ def test_exports_are_saved(tmp_path, dtype):
     (lambda: HotEmbeddingBag(9, 4, ids="any"), "a HotEmbeddingBag has ids 0 to .*ids='any'"),
     (lambda: HotEmbedding(ROWS, DIM, collection=collection("resident"), name="user"),
      "a HotEmbedding of table 'user' has .* state_dict"),
-    (lambda: convert(torch.nn.Sequential(torch.nn.EmbeddingBag(9, 4)), ids="any"),
-     r"that convert\(\) replaces keeps .*TableConfig\(..., ids='any'\)"),
     (lambda: collection("hotline").learn({"user": [3, 1 << 40]}), "1099511627776 is no row"),
     (lambda: collection("hotline").learn({"user": [-5]}), "-5 is no row"),
 ])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hotrow.ids import initial_rows
 from hotrow.kernels.drawing import draw_rows
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -13,8 +13,8 @@ from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 def test_rows_follow_from_the_seed_and_the_number_of_the_table(dtype, optimizer):
     sizes = {"a": (1000, 8), "b": (50, 12), "c": (7, 8)}
     with HotEmbeddingBagCollection(
-            [TableConfig(name, *size, dtype=dtype) for name, size in sizes.items()],
-            mode="resident", optimizer=optimizer, seed=5) as tables:
+        [TableConfig(name, *size, dtype=dtype) for name, size in sizes.items()], mode="resident",
+        optimizer=optimizer, options=Options(seed=5)) as tables:
         for number, (name, (rows, dim)) in enumerate(sizes.items()):
             drawn = initial_rows(np.arange(rows), dim, 5 + number, rows**-0.5)
             assert torch.equal(tables.table(name)[0], torch.from_numpy(drawn).to(dtype)), name

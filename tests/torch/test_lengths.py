@@ -5,15 +5,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 from hotrow.contract.errors import BatchError
-from hotrow.torch import HotEmbeddingBag, HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import HotEmbeddingBag, HotEmbeddingBagCollection, Options, TableConfig
 
 BIG = 1 << 62  # four of them add up to 0
 
 
 @pytest.fixture
 def collection():
-    return HotEmbeddingBagCollection(
-        [TableConfig("a", 9, 4), TableConfig("b", 9, 4)], None, "resident", seed=0)
+    return HotEmbeddingBagCollection([TableConfig("a", 9, 4), TableConfig("b", 9, 4)], None,
+                                     "resident", options=Options(seed=0))
 
 
 def keyed(lengths, values=4, keys=("a", "b")):

@@ -13,14 +13,16 @@ import hotrow
 import pytest
 import torch
 from hotrow.contract.errors import Error
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig, TrainPipeline
 from hotrow.torch.store.stages import Stage, Stages
+
+from tests.support.options import grouped
 
 
 def used(workers):
     """References to the slots and tables of a collection that trained and was not closed."""
     collection = HotEmbeddingBagCollection([TableConfig("t", 2000, 16)], "model", "scratchpipe",
-                                           preset="tiny", workers=workers, seed=0)
+                                           options=Options(preset="tiny", workers=workers, seed=0))
     collection(torch.arange(16).view(16, 1)).sum().backward()
     collection.optimizer.step()
     return weakref.ref(collection.store.storages[0]), weakref.ref(collection.store.groups[0])
@@ -71,8 +73,8 @@ def test_an_epoch_that_is_garbage_ends():
 def test_stages_overlap_by_default_where_there_is_a_core(monkeypatch, device, cores, options,
                                                          workers):
     monkeypatch.setattr("hotrow.torch.store.opening.usable_cores", lambda: cores)
-    with HotEmbeddingBagCollection([TableConfig("t", 50, 8)], device, preset="tiny", seed=0,
-                                   **options) as collection:
+    with HotEmbeddingBagCollection([TableConfig("t", 50, 8)], device,
+                                   **grouped(preset="tiny", seed=0, **options)) as collection:
         assert collection.store.stages.workers == workers
 
 
@@ -101,8 +103,9 @@ def in_a_child(call):
     (1, "threads of this collection's stages are in its parent"),
     (0, "the card's threads are in the process that opened it")])
 def test_a_child_of_the_process_refuses_to_train(workers, expected):
-    with HotEmbeddingBagCollection([TableConfig("t", 50, 8)], preset="tiny", workers=workers,
-                                   seed=0) as collection:
+    with HotEmbeddingBagCollection(
+            [TableConfig("t", 50, 8)],
+            options=Options(preset="tiny", workers=workers, seed=0)) as collection:
         def train(first):
             collection(torch.arange(first, first + 8).view(8, 1)).sum().backward()
             collection.optimizer.step()
@@ -118,7 +121,8 @@ def test_a_child_of_the_process_refuses_to_train(workers, expected):
 def test_a_child_of_the_process_writes_to_no_file_of_its_parent(tmp_path, mode):
     """Its slots hold rows that its parent has trained since."""
     def made(path, **options):
-        return HotEmbeddingBagCollection([TableConfig("t", 50, 8, path=path)], seed=0, **options)
+        return HotEmbeddingBagCollection([TableConfig("t", 50, 8, path=path)],
+                                         **grouped(seed=0, **options))
 
     def train(collection, first):
         collection(torch.arange(first, first + 8).view(8, 1)).square().sum().backward()
@@ -149,7 +153,7 @@ def test_statistics_are_read_while_workers_plan():
                for _ in range(count)]
     collection = HotEmbeddingBagCollection(
         [TableConfig(f"t{number}", rows, 4) for number in range(tables)], "model", "scratchpipe",
-        preset="alveo-u55c", workers=2, seed=0)
+        options=Options(preset="alveo-u55c", workers=2, seed=0))
 
     def read():
         while not done.is_set():
@@ -191,7 +195,8 @@ def test_what_is_staged_is_read_between_steps(read):
 
 
 def trained(batches, **options):
-    tables = HotEmbeddingBagCollection([TableConfig("t", 2000, 16)], lr=0.1, seed=0, **options)
+    tables = HotEmbeddingBagCollection([TableConfig("t", 2000, 16)], lr=0.1,
+                                       **grouped(seed=0, **options))
     for ids in batches:
         tables(ids).square().sum().backward()
         tables.optimizer.step()
@@ -266,7 +271,8 @@ def test_slots_move_between_batches_only(name, monkeypatch):
 def test_a_second_collection_is_refused_before_the_first_loses_its_slots(mode):
     options = {"lr": 0.1, "seed": 0}
     with hotrow.open("model", preset="tiny") as device:
-        tables = HotEmbeddingBagCollection([TableConfig("t", 2000, 16)], device, mode, **options)
+        tables = HotEmbeddingBagCollection([TableConfig("t", 2000, 16)], device, mode,
+                                           **grouped(**options))
         if mode == "hotline":
             tables.learn({"t": range(100)})
         for ids in BATCHES[:2]:

@@ -17,6 +17,7 @@ import torch
 from hotrow.contract.errors import DeviceError
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 
+from tests.support.options import grouped
 from tests.torch.training import PLANNING
 
 TABLES = [TableConfig("a", 300, 8), TableConfig("b", 500, 8), TableConfig("c", 200, 4),
@@ -36,12 +37,14 @@ class Run:
         self.collection, self.fault, self.failed = None, None, dict.fromkeys(FAULTS, 0)
 
     def make(self, device, mode, **options):
-        return HotEmbeddingBagCollection(TABLES, device, mode, "adagrad", 0.01, seed=2, **options)
+        return HotEmbeddingBagCollection(TABLES, device, mode, "adagrad", 0.01,
+                                         **grouped(seed=2, **options))
 
     def open(self):
         mode, workers = self.random.choice(MODES)
         self.device = hotrow.open("cpu", config=PLANNING)
-        self.collection = self.make(self.device, mode, workers=workers, before=self.before)
+        self.collection = self.make(self.device, mode, workers=workers)
+        self.collection.store.stages.before = self.before
         self.collection.load_state_dict(self.resident.state_dict())
         self.collection.optimizer.load_state_dict(self.resident.optimizer.state_dict())
 

@@ -9,7 +9,7 @@ import hotrow
 import pytest
 import torch
 from hotrow import HostWriteError, RegistrationError
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig
 from hotrow.transports.link.transport import LinkTransport
 from hotrow_sim.link.local_channel import LocalChannel
 from hotrow_sim.link.model_card import ModelCard
@@ -43,8 +43,8 @@ def opened(request):
 
 @pytest.fixture
 def collection(opened):
-    with opened() as device, HotEmbeddingBagCollection(
-            KEPT, device, "scratchpipe", "sgd", 0.5, seed=3) as collection:
+    with opened() as device, HotEmbeddingBagCollection(KEPT, device, "scratchpipe", "sgd", 0.5,
+                                                       options=Options(seed=3)) as collection:
         yield collection
 
 
@@ -88,7 +88,7 @@ def test_a_step_moves_no_table():
 def test_weights_are_those_of_the_card(collection):
     step(collection, torch.tensor([[1, 2], [3, 2]]))
     trained = collection.embedding_bags["user"].weight
-    plain = HotEmbeddingBagCollection(KEPT, None, "resident", "sgd", 0.5, seed=3)
+    plain = HotEmbeddingBagCollection(KEPT, None, "resident", "sgd", 0.5, options=Options(seed=3))
     step(plain, torch.tensor([[1, 2], [3, 2]]))
     assert torch.equal(trained, plain.embedding_bags["user"].weight)
     assert collection.state_dict().keys() == plain.state_dict().keys()
@@ -123,7 +123,8 @@ def test_a_write_that_pytorch_does_not_see_is_refused(collection):
 def test_a_closed_collection_has_the_rows_of_the_card(opened):
     ids = torch.tensor([[1, 2], [3, 2]])
     with opened() as device:
-        collection = HotEmbeddingBagCollection(KEPT, device, "scratchpipe", "sgd", 0.5, seed=3)
+        collection = HotEmbeddingBagCollection(KEPT, device, "scratchpipe", "sgd", 0.5,
+                                               options=Options(seed=3))
         before = step(collection, ids)
         collection.close()
         assert not device.regions.on_card
@@ -145,7 +146,8 @@ def test_tables_that_do_not_fit_the_card_are_in_the_hosts_memory():
     ids = torch.tensor([[1, 2, 3999], [3, 2, 7]])
 
     def trained(device, mode):
-        with HotEmbeddingBagCollection(kept, device, mode, "sgd", 0.5, seed=3) as collection:
+        with HotEmbeddingBagCollection(kept, device, mode, "sgd", 0.5,
+                                       options=Options(seed=3)) as collection:
             for turn in range(3):
                 step(collection, ids - turn % 2)
             found = {name: value.clone() for name, value in collection.state_dict().items()}
@@ -163,7 +165,8 @@ def test_rows_of_a_device_that_fails(monkeypatch, fits):
     """Of tables in the host's memory none is lost; those on the card are named."""
     ids = torch.tensor([[1, 2], [3, 2]])
     device = beside(memory_bytes=1 << (20 if fits else 12))
-    collection = HotEmbeddingBagCollection(KEPT, device, "scratchpipe", "sgd", 0.5, seed=3)
+    collection = HotEmbeddingBagCollection(KEPT, device, "scratchpipe", "sgd", 0.5,
+                                           options=Options(seed=3))
     before = step(collection, ids)
     def refuse(*_, **__):
         raise hotrow.DeviceError("the queue has stopped")

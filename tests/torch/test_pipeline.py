@@ -13,6 +13,7 @@ from hotrow.torch.pipeline.micro_batch import indexed
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.support.options import grouped
 from tests.torch.training import PLANNING, TABLES, draw
 
 
@@ -46,8 +47,8 @@ class Run:
     def __init__(self, mode="scratchpipe", loader=None, ahead=None, **options):
         self.device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
         torch.manual_seed(4)
-        self.model = Model(HotEmbeddingBagCollection(
-            TABLES, self.device, mode, "rowwise_adagrad", 0.1, seed=2, **options))
+        self.model = Model(HotEmbeddingBagCollection(TABLES, self.device, mode, "rowwise_adagrad",
+                                                     0.1, **grouped(seed=2, **options)))
         self.collection = self.model.embeddings
         self.dense = torch.optim.SGD(self.model.parameters(), 0.1)
         self.pipeline = TrainPipeline(loader or globals()["loader"](), self.model,
@@ -160,7 +161,8 @@ def test_the_error_of_a_stage_reaches_the_loop(workers):
         if (stage, number) == ("collect", 5):
             raise OSError("the card is gone")
 
-    before, run = set(threading.enumerate()), Run(workers=workers, before=fail)
+    before, run = set(threading.enumerate()), Run(workers=workers)
+    run.collection.store.stages.before = fail
     with pytest.raises(OSError, match="the card is gone"), run.pipeline:
         run.epoch()
     assert len(run.losses) <= 5 and set(threading.enumerate()) == before
@@ -211,9 +213,9 @@ class SlowStages:
 
 def test_stall_has_the_stages_that_training_runs_itself():
     clock = SlowStages()
-    run = Run(workers=0, before=clock.begin)
+    run = Run(workers=0)
     stages = run.collection.store.stages
-    stages.clock = clock
+    stages.clock, stages.before = clock, clock.begin
     for ids, _ in loader():
         run.collection.prefetch(ids)
         run.collection(ids).sum().backward()
@@ -227,9 +229,9 @@ def test_stall_has_the_stages_that_training_runs_itself():
 
 def test_stall_has_no_stages_that_ran_while_training_was_busy():
     clock = SlowStages()
-    run = Run(workers=1, before=clock.begin)
+    run = Run(workers=1)
     stages, inserted = run.collection.store.stages, threading.Event()
-    stages.clock = clock
+    stages.clock, stages.before = clock, clock.begin
     ids = next(iter(loader()))[0]
     run.collection.prefetch(ids)
     while stages.through("insert") < 1:
@@ -242,7 +244,8 @@ def test_stall_has_no_stages_that_ran_while_training_was_busy():
 def test_popular_samples_train_while_the_others_rows_come():
     """Parts of a batch make one step, that of the whole batch."""
     happened = []
-    run = Run("hotline", before=lambda stage, number: happened.append((stage, number)))
+    run = Run("hotline")
+    run.collection.store.stages.before = lambda stage, number: happened.append((stage, number))
     beside = Run("resident")
     for each in (run, beside):
         each.model.eval()  # dropout would draw for parts what it draws for none
@@ -302,10 +305,12 @@ class Two(nn.Module):
             return {"mode": mode, "lr": 0.1, "optimizer": "adagrad", **(
                 {} if mode == "resident" else {"device": "model", "preset": "tiny", **options})}
 
-        self.pooled = HotEmbeddingBagCollection([TableConfig("a", 50, 8)], **card(modes[0]))
-        self.rows = HotEmbeddingBagCollection([TableConfig("b", 50, 8, "none")], **card(modes[1]))
+        self.pooled = HotEmbeddingBagCollection([TableConfig("a", 50, 8)],
+                                                **grouped(**card(modes[0])))
+        self.rows = HotEmbeddingBagCollection([TableConfig("b", 50, 8, "none")],
+                                              **grouped(**card(modes[1])))
         self.bags = nn.ModuleDict({"bag": nn.EmbeddingBag(50, 8, mode="sum")})
-        self.tables = (self.pooled, self.rows, convert(self.bags, **card(modes[2])))
+        self.tables = (self.pooled, self.rows, convert(self.bags, **grouped(**card(modes[2]))))
 
     def forward(self, ids):
         return (self.pooled(ids) * self.rows(ids) * self.bags["bag"](ids)).sum()

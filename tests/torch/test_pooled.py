@@ -11,6 +11,7 @@ from hotrow_rtl.config import preset
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from tests.support.options import grouped
 from tests.torch.conftest import relearn
 from tests.torch.test_hotline import KINDS
 
@@ -94,7 +95,8 @@ def test_a_card_without_arithmetic_is_refused(setting):
 
 
 def collection(device, tables, **options):
-    return HotEmbeddingBagCollection(tables, device, "hotline", lr=0.1, seed=0, **options)
+    return HotEmbeddingBagCollection(tables, device, "hotline", lr=0.1,
+                                     **grouped(seed=0, **options))
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
@@ -141,7 +143,7 @@ def test_a_cold_row_s_gradient_that_is_not_finite_is_named(device):
 def test_what_the_card_does_not_pool_is_refused(device, table, options, message):
     options = {"cold": "pooled", "mode": "hotline", **options}
     with pytest.raises(hotrow.Error, match=message):
-        HotEmbeddingBagCollection([table], device, **options)
+        HotEmbeddingBagCollection([table], device, **grouped(**options))
 
 
 def test_weights_per_sample_are_refused(device):
@@ -157,7 +159,7 @@ def test_bags_that_backward_repeats(device):
     for options in ({"mode": "resident"}, {"mode": "hotline", "cold": "pooled", "device": device}):
         torch.manual_seed(1)
         model = nn.ModuleList(nn.EmbeddingBag(50, 8, mode="sum") for _ in range(3))
-        tables = convert(model, optimizer="sgd", lr=0.1, **options)
+        tables = convert(model, optimizer="sgd", lr=0.1, **grouped(**options))
 
         def forward(ids, model=model):
             sums = [bag(ids[:, [number]]) for number, bag in enumerate(model) if number != 1]

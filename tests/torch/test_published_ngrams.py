@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from hotrow import Error
-from hotrow.torch import HotEmbeddingBagCollection, NgramIds, TableConfig
+from hotrow.torch import HotEmbeddingBagCollection, NgramIds, Options, TableConfig
 
 EOS = 248044
 ROWS = {  # of "qwen", by the last token and those before it
@@ -98,7 +98,7 @@ def test_a_small_table_of_the_layout_trains(tmp_path):
     table = TableConfig("ngrams", made.rows, 4, "none", path=tmp_path / "t")
     ids = made(torch.tensor([[EOS, 7, 8, 9]]))
     assert made.rows % 128 == 0 and len(made.tables) == 16 and ids.max() < made.rows
-    with HotEmbeddingBagCollection([table], mode="resident", seed=0) as embeddings:
+    with HotEmbeddingBagCollection([table], mode="resident", options=Options(seed=0)) as embeddings:
         embeddings(ids.reshape(-1, 1)).square().sum().backward()
         embeddings.optimizer.step()
 

@@ -6,13 +6,15 @@ import hotrow
 import pytest
 import torch
 from hotrow.contract.errors import Error
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig, TrainPipeline
 from hotrow.torch.features import bags as forms
 from hotrow.torch.features.inputs import keyed_parts
 from hotrow.torch.store.cached import CachedStore
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import embedding_bag
+
+from tests.support.options import grouped
 
 SETTINGS = settings(max_examples=60, derandomize=True, database=None, deadline=None,
                     print_blob=True, suppress_health_check=list(HealthCheck))
@@ -71,7 +73,8 @@ def check_keyed(case):
     poolings, is_weighted, keyed = case
     configs = [TableConfig(name, 30, 4, pooling)
                for name, pooling in zip("abc", poolings, strict=False)]
-    tables = HotEmbeddingBagCollection(configs, mode="resident", seed=3, is_weighted=is_weighted)
+    tables = HotEmbeddingBagCollection(configs, mode="resident",
+                                       options=Options(seed=3, is_weighted=is_weighted))
     refused = {
         "batch size per key": len(set(keyed.sizes)) > 1,
         "has no weights": is_weighted and not keyed.weighted,
@@ -155,8 +158,9 @@ def run_loop(case, device=None):
     loader = [(torch.rand(6, 1, generator=generator) ** 3 * 60).long()
               for _ in range(case.batches)]
     options = {"depth": case.depth, "workers": case.workers, "share": 4} if device else {}
-    with HotEmbeddingBagCollection([TableConfig("a", 60, 8)], device, case.mode if device else
-                                   "resident", case.optimizer, 0.1, seed=3, **options) as tables:
+    with HotEmbeddingBagCollection([TableConfig("a", 60, 8)], device,
+                                   case.mode if device else "resident", case.optimizer, 0.1,
+                                   **grouped(seed=3, **options)) as tables:
         losses = []
         for _ in range(case.epochs):
             losses += epoch(tables, case, loader, True)

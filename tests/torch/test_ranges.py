@@ -9,17 +9,21 @@ from hotrow.torch import (
     HotEmbeddingBag,
     HotEmbeddingBagCollection,
     NgramIds,
+    Options,
     TableConfig,
     TrainPipeline,
 )
 from hotrow.torch.store.placement_policy import share_of
 from torch import nn
 
+from tests.support.options import grouped
+
 
 def cached(depth, look_ahead):
     """A cache with batches under way: tiny follows 64 of them."""
-    HotEmbeddingBagCollection([TableConfig("a", 50, 8)], "model", "scratchpipe", preset="tiny",
-                              depth=depth, look_ahead=look_ahead).close()
+    options = Options(preset="tiny", depth=depth, look_ahead=look_ahead)
+    HotEmbeddingBagCollection([TableConfig("a", 50, 8)], "model", "scratchpipe",
+                              options=options).close()
 
 
 def trained(rate):
@@ -32,7 +36,7 @@ def padded(row):
 
 def made(*tables, **options):
     tables = tables or [[TableConfig("a", 50, 8)]]
-    HotEmbeddingBagCollection(*tables, mode="resident", **options).close()
+    HotEmbeddingBagCollection(*tables, mode="resident", **grouped(**options)).close()
 
 
 # A call, arguments that it takes, and arguments that it refuses.

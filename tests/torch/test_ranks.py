@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from hotrow.contract.errors import Error
-from hotrow.torch import ShardedEmbeddingBagCollection, TableConfig
+from hotrow.torch import Options, ShardedEmbeddingBagCollection, TableConfig
 
 from tests.torch import rank_training
 from tests.torch.launching import torchrun
@@ -127,7 +127,7 @@ def test_needs_ranks():
 def test_pooled_rows_are_refused(one_rank):
     with pytest.raises(Error, match="are gathered: leave cold out"):
         ShardedEmbeddingBagCollection([TableConfig("user", 10, 4)], "model", mode="hotline",
-                                      cold="pooled")
+                                      options=Options(cold="pooled"))
 
 
 def test_what_ranks_do_together_is_not_copied_or_split(one_rank):

@@ -6,7 +6,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from hotrow import Error
-from hotrow.torch import HotEmbeddingBagCollection, ShardedEmbeddingBagCollection, TableConfig
+from hotrow.torch import (
+    HotEmbeddingBagCollection,
+    Options,
+    ShardedEmbeddingBagCollection,
+    TableConfig,
+)
 from hotrow.torch.sharded.commits import folder_of_rank
 
 from tests.torch import rank_disk, ranks
@@ -36,7 +41,7 @@ def test_a_rank_that_is_killed_between_two_commits(tmp_path):
 
 def test_one_rank_has_the_files_of_a_process(tmp_path):
     config = TableConfig("user", 30, 8, path=tmp_path / "t")
-    with HotEmbeddingBagCollection([config], None, "resident", seed=1) as one:
+    with HotEmbeddingBagCollection([config], None, "resident", options=Options(seed=1)) as one:
         rank_disk.step(one, torch.tensor([[7], [29]]))
         expected, number = one.sha256(), one.commit({"step": 1})
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

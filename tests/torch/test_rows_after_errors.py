@@ -13,7 +13,7 @@ from hotrow.contract.errors import DeviceError
 from hotrow.contract.generated import QUEUE_OF, Opcode, Status
 from hotrow.queues.futures import Future
 from hotrow.torch import HotEmbeddingBagCollection as Collection
-from hotrow.torch import TableConfig
+from hotrow.torch import Options, TableConfig
 from hotrow.torch.collection.row_optimizer import RowOptimizer
 from hotrow.torch.collection.trained_batches import TrainedBatches
 from hotrow.torch.memory.rows import Rows
@@ -28,6 +28,7 @@ from hotrow.torch.store.host_tables import HostTables
 from hotrow.torch.store.in_flight import BatchWindow
 from hotrow.torch.store.placement_policy import LookAheadPolicy
 
+from tests.support.options import grouped
 from tests.torch.training import PLANNING
 
 STAGES = ("plan", "collect", "exchange", "insert")
@@ -44,7 +45,7 @@ def batches():
 @cache
 def trained(steps, optimizer="adagrad"):
     """The tables after some steps in mode resident."""
-    collection = Collection(TABLES, None, "resident", optimizer, 0.1, seed=2)
+    collection = Collection(TABLES, None, "resident", optimizer, 0.1, options=Options(seed=2))
     for ids in batches()[:steps]:
         collection(ids).square().sum().backward()
         collection.optimizer.step()
@@ -76,9 +77,9 @@ class Failure:
 def run(mode, workers, failure, close=True, transport="model", cold="gathered"):
     """Train until the failure: (steps that ended, the collection)."""
     failure.device = hotrow.open(transport, config=PLANNING)
-    collection = Collection(
-        TABLES, failure.device, mode, optimizer_of(cold), 0.1, seed=2, workers=workers,
-        before=failure, cold=cold)
+    collection = Collection(TABLES, failure.device, mode, optimizer_of(cold), 0.1,
+                            options=Options(seed=2, workers=workers, cold=cold))
+    collection.store.stages.before = failure
     steps, drawn = 0, batches()
     with pytest.raises((failure.kind, DeviceError)):
         for number, ids in enumerate(drawn):
@@ -145,8 +146,9 @@ def test_saved_before_the_close(kind):
 def test_a_step_of_rows_without_a_slot_that_the_card_did_not_take_is_named():
     failure = Failure("insert", DeviceError)
     failure.device = hotrow.open("model", config=PLANNING)
-    collection = Collection(
-        TABLES[:1], failure.device, "hotline", "sgd", 0.1, seed=2, cold="pooled", before=failure)
+    collection = Collection(TABLES[:1], failure.device, "hotline", "sgd", 0.1,
+                            options=Options(seed=2, cold="pooled"))
+    collection.store.stages.before = failure
     with pytest.raises(DeviceError, match=r"stopped; the step of batch 4 .* rows without a slot, "
                                           r"of 'a'"):
         for ids in batches():
@@ -157,7 +159,7 @@ def test_a_step_of_rows_without_a_slot_that_the_card_did_not_take_is_named():
 
 def test_an_error_that_the_caller_catches_and_a_device_that_was_closed_first():
     device = hotrow.open("model", config=PLANNING)
-    collection = Collection(TABLES, device, "scratchpipe", "adagrad", 0.1, seed=2)
+    collection = Collection(TABLES, device, "scratchpipe", "adagrad", 0.1, options=Options(seed=2))
     for ids in batches()[:3]:
         collection(ids).square().sum().backward()
         collection.optimizer.step()
@@ -212,7 +214,8 @@ def test_training_goes_on_after_an_interrupt_at_any_call(monkeypatch, owner, nam
             with monkeypatch.context() as patched, ExitStack() as held:
                 device = None if mode == "resident" else held.enter_context(
                     hotrow.open("cpu", config=PLANNING))
-                collection = Collection(TABLES, device, mode, "adagrad", 0.1, seed=2, workers=0)
+                collection = Collection(TABLES, device, mode, "adagrad", 0.1,
+                                        options=Options(seed=2, workers=0))
                 at_call(patched, owner, name, 4, after, act)
                 steps, said = go_on(collection, act is fail)
                 patched.undo()
@@ -245,7 +248,8 @@ def go_on(collection, stop):
 def test_a_backward_that_fails_after_the_lookup_stages_nothing_later(mode):
     """What it would have staged is not staged by the next backward."""
     card = {} if mode == "resident" else {"device": "cpu"}
-    with Collection(TABLES, mode=mode, optimizer="sgd", lr=0.1, seed=2, **card) as collection:
+    with Collection(TABLES, mode=mode, optimizer="sgd", lr=0.1,
+                    **grouped(seed=2, **card)) as collection:
         beside = torch.ones(1, requires_grad=True)
         failing = beside * 1
         failing.register_hook(lambda _: fail())
@@ -260,7 +264,8 @@ def test_a_backward_that_fails_after_the_lookup_stages_nothing_later(mode):
 
 def test_a_step_that_reaches_some_tables_names_the_others(monkeypatch):
     """And the next step() applies the rest."""
-    collection = Collection(TABLES, mode="resident", optimizer="adagrad", lr=0.1, seed=2)
+    collection = Collection(TABLES, mode="resident", optimizer="adagrad", lr=0.1,
+                            options=Options(seed=2))
     collection(batches()[0]).square().sum().backward()
     with monkeypatch.context() as patched:
         at_call(patched, opening.ResidentStore, "apply", 1, False, fail)
@@ -281,8 +286,8 @@ def test_what_fails_between_steps_loses_nothing(monkeypatch, owner, name, call):
     """Calls that empty or fill slots fail or are interrupted; training goes on, or is refused."""
     for act, after in ((fail, False), (fail, True), (interrupt, False)):
         with hotrow.open("cpu", config=PLANNING) as device, monkeypatch.context() as patched:
-            collection = Collection(TABLES, device, "scratchpipe", "adagrad", 0.1, seed=2,
-                                    workers=0)
+            collection = Collection(TABLES, device, "scratchpipe", "adagrad", 0.1,
+                                    options=Options(seed=2, workers=0))
             steps, _ = go_on(collection, True)
             collection.lifecycle.finish()
             at_call(patched, owner, name, 0, after, act)
@@ -317,7 +322,8 @@ def test_a_collection_trains_on_after_a_wrong_parity_in_the_directory(monkeypatc
                  if corrupt and QUEUE_OF[opcode] == "lookup" else completion)
 
     def train(device, begun, before=None):
-        collection = Collection(TABLES, device, mode, "adagrad", 0.1, seed=2, workers=workers)
+        collection = Collection(TABLES, device, mode, "adagrad", 0.1,
+                                options=Options(seed=2, workers=workers))
         if before is not None:
             collection.load_state_dict(before.state_dict())
             collection.optimizer.load_state_dict(before.optimizer.state_dict())

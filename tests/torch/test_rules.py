@@ -11,6 +11,7 @@ from hotrow.torch import (
     Adagrad,
     Adam,
     HotEmbeddingBagCollection,
+    Options,
     PartialRowwiseAdam,
     RowwiseAdagrad,
     TableConfig,
@@ -21,13 +22,15 @@ from hotrow.torch.optim.rounding import _drawn, round_stochastically, row_keys
 from hotrow.torch.training.options import STATEFUL
 from torch import nn
 
+from tests.support.options import grouped
+
 ROWS, DIM, STEPS = 40, 8, 20
 ALL = torch.arange(ROWS)[None]
 
 
 def collection(optimizer, dtype=torch.float32, **options):
     return HotEmbeddingBagCollection([TableConfig("a", ROWS, DIM, dtype=dtype)], mode="resident",
-                                     optimizer=optimizer, seed=3, **options)
+                                     optimizer=optimizer, **grouped(seed=3, **options))
 
 
 def beside(tables, optimizer, **options):
@@ -141,9 +144,9 @@ def test_a_card_that_updates_rows_has_two_rules():
     for rule in ("adam", SGD(0.1, weight_decay=0.1)):
         with pytest.raises(Error, match=r"cold='gathered'"):
             HotEmbeddingBagCollection([TableConfig("a", ROWS, DIM)], "model", "hotline", rule,
-                                      preset="tiny", cold="pooled")
+                                      options=Options(preset="tiny", cold="pooled"))
     with HotEmbeddingBagCollection([TableConfig("a", ROWS, DIM)], "model", "hotline", "sgd",
-                                   preset="tiny", cold="pooled") as tables:
+                                   options=Options(preset="tiny", cold="pooled")) as tables:
         tables.optimizer.param_groups[0]["weight_decay"] = 0.1
         tables(torch.zeros(2, 1, dtype=torch.int64)).sum().backward()
         with pytest.raises(Error, match="weight decay"):

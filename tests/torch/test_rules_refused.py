@@ -13,12 +13,15 @@ from hotrow.torch import (
     Adagrad,
     Adam,
     HotEmbeddingBagCollection,
+    Options,
     PartialRowwiseAdam,
     RowwiseAdagrad,
     ShardedEmbeddingBagCollection,
     TableConfig,
 )
 from torch import nn
+
+from tests.support.options import grouped
 
 TABLES = [TableConfig("a", 40, 4)]
 IDS = torch.arange(40)[:, None]
@@ -31,8 +34,8 @@ def kind(value):
 
 
 def collection(optimizer, **options):
-    return HotEmbeddingBagCollection(TABLES, mode="resident", optimizer=optimizer, seed=3,
-                                     **options)
+    return HotEmbeddingBagCollection(TABLES, mode="resident", optimizer=optimizer,
+                                     **grouped(seed=3, **options))
 
 
 def train(tables):
@@ -119,8 +122,8 @@ def test_a_loaded_group_without_sense_is_refused_and_loads_nothing(name, value, 
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 def test_a_step_without_gradients_is_none_as_with_adam_of_pytorch(mode):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
-    with HotEmbeddingBagCollection(TABLES, mode=mode, optimizer=Adam(0.1, eps=1e-3), seed=3,
-                                   **card) as tables:
+    with HotEmbeddingBagCollection(TABLES, mode=mode, optimizer=Adam(0.1, eps=1e-3),
+                                   **grouped(seed=3, **card)) as tables:
         rows = nn.Parameter(tables.table("a")[0].clone())
         theirs = torch.optim.Adam([rows], 0.1, eps=1e-3)
         for number in range(1, 4):
@@ -143,7 +146,7 @@ def test_steps_without_gradients_leave_the_bits(rule):
     digests = []
     for idle in (0, 3):
         tables = HotEmbeddingBagCollection([TableConfig("a", 40, 4, dtype=dtype)], mode="resident",
-                                           optimizer=rule, seed=3)
+                                           optimizer=rule, options=Options(seed=3))
         for _ in range(3):
             train(tables)
             for _ in range(idle):
@@ -184,7 +187,7 @@ def test_a_backward_without_lookups_counts_as_with_adam_of_pytorch(one_rank, kin
 def test_ranks_count_every_step(one_rank):
     """A rank does not know of the backward of another."""
     with ShardedEmbeddingBagCollection(TABLES, mode="resident", optimizer="adam",
-                                       seed=3) as tables:
+                                       options=Options(seed=3)) as tables:
         train(tables)
         tables.optimizer.step()
         assert tables.optimizer.param_groups[0]["step"] == 2

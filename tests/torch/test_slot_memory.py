@@ -8,9 +8,10 @@ import threading
 import hotrow
 import pytest
 import torch
-from hotrow.torch import HotEmbeddingBagCollection
+from hotrow.torch import HotEmbeddingBagCollection, Options
 from hotrow.torch.memory.slot_memory import SlotMemory, memory_on
 
+from tests.support.options import grouped
 from tests.torch.training import PLANNING, TABLES, draw, train
 
 HERE = torch.cuda.is_available()
@@ -176,8 +177,8 @@ def test_the_trainer_does_not_wait_for_its_memory():
     """Only the threads of the stages wait, until `flush`."""
     memory, batches = RecordingMemory(), draw(7, 16)
     with hotrow.open("model", config=PLANNING) as device, HotEmbeddingBagCollection(
-            TABLES, device, "scratchpipe", "rowwise_adagrad", 0.2, seed=3, share=4, workers=2,
-            slots_device=memory) as collection:
+        TABLES, device, "scratchpipe", "rowwise_adagrad", 0.2,
+        options=Options(seed=3, share=4, workers=2, slots_device=memory)) as collection:
         memory.store = collection.store
         for batch in batches:
             collection.prefetch(batch.ids)
@@ -198,8 +199,9 @@ def test_filled_beforehand_and_read_between():
     for mode in ("resident", "freqcache"):
         device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
         with HotEmbeddingBagCollection(
-                TABLES, device, mode, "sgd", 0.2, seed=3, **(
-                    {} if mode == "resident" else {"slots_device": LateMemory()})) as collection:
+            TABLES, device, mode, "sgd", 0.2,
+            options=Options(seed=3, slots_device="cpu" if mode == "resident" else LateMemory()),
+        ) as collection:
             assert collection.learn({"user": range(100), "item": range(100)}, 0.25) in (0, 64)
             seen = []
             for batch in draw(8, 6):
@@ -221,8 +223,8 @@ def test_filled_beforehand_and_read_between():
 def test_a_step_that_is_not_finite_is_reported_later():
     batch, = draw(3, 1)
     with hotrow.open("model", config=PLANNING) as device, HotEmbeddingBagCollection(
-            TABLES, device, "scratchpipe", "rowwise_adagrad", 0.2, seed=3,
-            slots_device=LateMemory()) as collection:
+        TABLES, device, "scratchpipe", "rowwise_adagrad", 0.2,
+        options=Options(seed=3, slots_device=LateMemory())) as collection:
         before = collection.sha256()
         (collection(batch.ids).sum() * float("nan")).backward()
         collection.optimizer.step()  # nobody knows yet
@@ -245,8 +247,9 @@ def test_on_a_gpu(run):
     for device in ("cpu", "cuda"):
         options = {name: value for name, value in run.items() if name not in ("ahead", "every")}
         with hotrow.open("model", config=PLANNING) as card, HotEmbeddingBagCollection(
-                TABLES, card, lr=0.2, seed=3, slots_device=device,
-                **{"optimizer": "rowwise_adagrad", **options}) as collection:
+            TABLES, card, lr=0.2, **grouped(seed=3, slots_device=device,
+                                            **{"optimizer": "rowwise_adagrad", **options}),
+        ) as collection:
             for batch in batches:
                 found = collection(batch.ids)
                 assert found.device.type == device
@@ -265,7 +268,8 @@ def test_wrong_devices():
     with pytest.raises(hotrow.Error, match=r"such as 'cuda', not \[3\]"):
         memory_on([3])
     with pytest.raises(hotrow.Error, match="mode resident trains tables in host memory"):
-        HotEmbeddingBagCollection(TABLES, None, "resident", slots_device=LateMemory())
+        HotEmbeddingBagCollection(TABLES, None, "resident",
+                                  options=Options(slots_device=LateMemory()))
     if not HERE:
         with pytest.raises(hotrow.Error, match="slots on 'cuda' need a GPU"):
             memory_on("cuda")

@@ -15,11 +15,12 @@ import pytest
 import torch
 from hotrow import Error
 from hotrow.ids import Expiry, initial_rows
-from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, TableConfig, TrainPipeline
+from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, Options, TableConfig, TrainPipeline
 from hotrow.torch.collection.contents import TableContents
 from hotrow.torch.store.resident import ResidentStore
 from safetensors.torch import save_file
 
+from tests.support.options import grouped
 from tests.torch.test_id_maps import DIM, ROWS, RULES, batches, collection, digest
 from tests.torch.test_id_maps import tables as any_id_tables
 from tests.torch.test_id_maps import train as train_any_ids
@@ -40,7 +41,7 @@ def config(tmp_path):
 
 def opened(config, mode="resident", optimizer="rowwise_adagrad", **options):
     """A collection of one table."""
-    return HotEmbeddingBagCollection([config], None, mode, optimizer, seed=1, **options)
+    return HotEmbeddingBagCollection([config], None, mode, optimizer, **grouped(seed=1, **options))
 
 
 def step(collection, *ids):
@@ -86,8 +87,8 @@ def test_tables_beside_those_in_memory(tmp_path, mode):
     for tables, here in ((NARROW, "resident"), (mixed, mode)):
         rule = hotrow.torch.SGD(0.2, rounding_seed=7)
         options = {} if here == "resident" else {"device": "model", "preset": "tiny", "share": 2}
-        with HotEmbeddingBagCollection(tables, mode=here, optimizer=rule, seed=3,
-                                       **options) as each:
+        with HotEmbeddingBagCollection(tables, mode=here, optimizer=rule,
+                                       **grouped(seed=3, **options)) as each:
             for batch in made:
                 each(batch.ids).square().sum().backward()
                 each.optimizer.step()
@@ -115,7 +116,7 @@ def test_a_folder_keeps_its_rows(config, mode):
 def test_the_seed_of_a_folder_is_that_of_its_rows(config):
     opened(config).close()
     with HotEmbeddingBagCollection([config], mode="scratchpipe", optimizer="rowwise_adagrad",
-                                   seed=99) as found:
+                                   options=Options(seed=99)) as found:
         rows = found(torch.tensor([[5]])).detach()
     assert torch.equal(rows, torch.from_numpy(initial_rows([5], 8, 1, 3000**-0.5)))
 
@@ -206,7 +207,7 @@ def test_whole_tables_are_refused_in_words(config):
 def test_rows_that_were_not_trained_are_not_written(config):
     """Neither those that leave their slots untouched, nor those that a commit has written."""
     with hotrow.open("model", preset="tiny") as device, HotEmbeddingBagCollection(
-            [config], device, "scratchpipe", seed=1) as tables:
+        [config], device, "scratchpipe", options=Options(seed=1)) as tables:
         store = tables.disk.disk.store
         for number in range(6):
             tables(torch.arange(100 * number, 100 * number + 100)[:, None])
@@ -397,8 +398,8 @@ def by_commit(tables, checkpoint, mode, stop=lambda number: None):
 
 def opened_many(tables, mode):
     device = {} if mode == "resident" else {"device": "model", "preset": "tiny", "share": 4}
-    return HotEmbeddingBagCollection(on_disk(tables), mode=mode, optimizer="adam", lr=0.2, seed=3,
-                                     **device)
+    return HotEmbeddingBagCollection(on_disk(tables), mode=mode, optimizer="adam", lr=0.2,
+                                     **grouped(seed=3, **device))
 
 
 @pytest.mark.slow
@@ -422,7 +423,8 @@ def test_a_load_or_step_that_reached_some_tables_is_not_committed(tmp_path, monk
     with HotEmbeddingBagCollection(
             [replace(each, path=None) for each in configs], mode="resident") as memory:
         saved = memory.state_dict()
-        with HotEmbeddingBagCollection(configs, None, "resident", "sgd", seed=1) as tables:
+        with HotEmbeddingBagCollection(configs, None, "resident", "sgd",
+                                       options=Options(seed=1)) as tables:
             tables(torch.tensor([[7, 8]])).sum().backward()
             tables.optimizer.step()
             tables.commit()

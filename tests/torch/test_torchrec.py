@@ -3,7 +3,7 @@
 import hotrow
 import pytest
 import torch
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig
 
 from tests.torch.training import PLANNING, TABLES, draw
 
@@ -37,7 +37,7 @@ def test_trains_as_with_offsets(mode):
     for given in ("offsets", "keyed"):
         device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
         with HotEmbeddingBagCollection(TABLES, device, mode, "rowwise_adagrad", RATE,
-                                       seed=3) as collection:
+                                       options=Options(seed=3)) as collection:
             for batch in draw(SEED, 8):
                 if given == "offsets":
                     pooled = collection(batch.ids)
@@ -54,7 +54,7 @@ def test_trains_as_with_offsets(mode):
 
 
 def test_keys_in_any_order():
-    with HotEmbeddingBagCollection(TABLES, None, "resident", seed=3) as collection:
+    with HotEmbeddingBagCollection(TABLES, None, "resident", options=Options(seed=3)) as collection:
         collection.eval()
         for batch in draw(SEED, 3):
             expected = pooled_by(collection, batch)
@@ -71,7 +71,8 @@ def test_agrees_with_torchrecs_collection():
             name=config.name, embedding_dim=config.embedding_dim,
             num_embeddings=config.num_embeddings, feature_names=[config.name],
             pooling=kinds[config.pooling]) for config in TABLES])
-    with HotEmbeddingBagCollection(TABLES, None, "resident", "sgd", RATE, seed=3) as ours:
+    with HotEmbeddingBagCollection(TABLES, None, "resident", "sgd", RATE,
+                                   options=Options(seed=3)) as ours:
         assert theirs.state_dict().keys() == ours.state_dict().keys()
         theirs.load_state_dict(ours.state_dict())
         step = torch.optim.SGD(theirs.parameters(), RATE)
@@ -103,7 +104,8 @@ def test_several_features_of_a_table_and_rows_as_they_are():
                                      feature_names=features, **more) for name, features in names])
         tables = [TableConfig(name, 20, 8, pooling, feature_names=features)
                   for name, features in names]
-        with HotEmbeddingBagCollection(tables, None, "resident", seed=3) as collection:
+        with HotEmbeddingBagCollection(tables, None, "resident",
+                                       options=Options(seed=3)) as collection:
             modules = theirs.embedding_bags if pooling == "sum" else theirs.embeddings
             for config in tables:
                 modules[config.name].weight.data.copy_(collection.table(config.name)[0])

@@ -7,6 +7,7 @@ _HOMES = {
     "HotEmbeddingBagCollection": "collection.collection",
     "HotEmbeddingBag": "collection.embedding_bag",
     "HotEmbedding": "collection.embedding",
+    "Options": "store.options",
     "convert": "conversion",
     "TableConfig": "features.configs",
     "NgramIds": "features.ids",
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from .pipeline.train_pipeline import TrainPipeline as TrainPipeline
     from .sharded.collection import ShardedEmbeddingBagCollection as ShardedEmbeddingBagCollection
     from .sharded.ranks import average_gradients as average_gradients
+    from .store.options import Options as Options
 else:
     def __getattr__(name: str) -> object:
         """Load a public name on first use: the command line reads its options without PyTorch."""

@@ -1,6 +1,7 @@
 """Replacement of a model's `nn.EmbeddingBag`s and `nn.Embedding`s by tables of a device."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -8,15 +9,17 @@ import torch
 from torch import nn
 
 from ..contract.errors import Error
+from ..device import Device
 from .collection.bag_calls import joined_bags
 from .collection.collection import FORWARD_HOOKS, HotEmbeddingBagCollection, refuse_ranks
 from .collection.embedding import HotEmbedding
-from .collection.embedding_bag import HotEmbeddingBag, check_convertible, refuse_any_ids
+from .collection.embedding_bag import HotEmbeddingBag, check_convertible
 from .features.configs import TableConfig
 from .optim.on_host import on_host
 from .optim.rules import OptimizerName, Rule
 from .sharded.collection import ShardedEmbeddingBagCollection
 from .store.opening import Mode
+from .store.options import DEFAULTS, Options
 
 _KINDS = (nn.EmbeddingBag, nn.Embedding)
 
@@ -26,7 +29,8 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
             sharded: bool = False, *, min_rows: int = 0,
             choose: Callable[[str, nn.Module], bool] | None = None, mode: Mode | None = None,
             optimizer: OptimizerName | Rule = "sgd", lr: float = 0.01,
-            **options: Any) -> HotEmbeddingBagCollection:
+            device: Device | str | None = None,
+            options: Options = DEFAULTS) -> HotEmbeddingBagCollection:
     """Replace every `nn.EmbeddingBag` and `nn.Embedding` of a model in place, and keep the weights.
 
     Make the model's optimizer after the conversion, so that it leaves the old bags' parameters
@@ -50,7 +54,7 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
         Bags of fewer rows stay as they are.
     choose : callable, optional
         From a bag's name in the model and the bag to whether it is converted; the others stay.
-    mode, optimizer, lr, **options
+    mode, optimizer, lr, device, options
         As in `HotEmbeddingBagCollection`.
 
     Returns
@@ -62,9 +66,9 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     ------
     Error
         The model has none that is chosen, or one with a property that its replacement has not: see
-        `check_convertible`; or a weight is used by another module, too; or `ids` is an option.
+        `check_convertible`; or a weight is used by another module, too.
     """
-    _check_options(sharded, options)
+    _check_ranks(sharded)
     found = {name: module for name, module in model.named_modules(remove_duplicate=False)
              if isinstance(module, _KINDS)}
     converted = [name for name, module in model.named_modules()
@@ -92,8 +96,8 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
             bag.mode if isinstance(bag, nn.EmbeddingBag) else "sum", bag.weight.dtype))
     kind: type[HotEmbeddingBagCollection] = (
         ShardedEmbeddingBagCollection if sharded else HotEmbeddingBagCollection)
-    collection = kind(tables.values(), mode=mode, optimizer=optimizer, lr=lr, initialise=False,
-                      **options)
+    collection = kind(tables.values(), device, mode, optimizer, lr,
+                      replace(options, initialise=False))
     hot = {}
     for bag, config in tables.items():
         weights = bag.weight.detach()
@@ -117,9 +121,7 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     return collection
 
 
-def _check_options(sharded: bool, options: Mapping[str, Any]) -> None:
-    if "ids" in options:
-        refuse_any_ids("a bag that convert() replaces keeps its rows and")
+def _check_ranks(sharded: bool) -> None:
     if not sharded:
         refuse_ranks("convert()", "convert(sharded=True)")
 

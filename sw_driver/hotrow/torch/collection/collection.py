@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from copy import copy
 from dataclasses import replace
@@ -27,6 +27,7 @@ from ..store.base import Store
 from ..store.disk import Disk
 from ..store.fitting import check_fits
 from ..store.opening import MODES, Mode, default_mode, open_store
+from ..store.options import DEFAULTS, Options
 from .bag_calls import BagCalls
 from .cache import Cache
 from .commits import Commits
@@ -83,38 +84,7 @@ class HotEmbeddingBagCollection(nn.Module):
         "sgd", "rowwise_adagrad", "adagrad", "adam" or "partial_rowwise_adam".
     lr : float
         Rate of an optimizer given by name.
-    preset : str
-        Preset of a device that the collection opens.
-    policy : str, optional
-        Choice of victims in scratchpipe and freqcache: "lru", "rrip", "lfu" or "freq".
-    admission : bool
-        Whether a row whose count is below its victim's is bypassed, in these modes.
-    cold : str
-        Rows without a slot in mode hotline: "gathered" fetches them, "pooled" has the card pool and
-        update them in the tables, within a tolerance instead of to the bit.
-    bounds_check_mode : str
-        For ids that are no row of their table, by FBGEMM's names: "fatal" raises, "warning" warns
-        and looks up row 0 instead, "ignore" looks up row 0.
-    slots_device : str or torch.device
-        Memory of the slots: "cpu", or a GPU, which then has embeddings and gradients, too; tables
-        of "resident" are in host memory.
-    cache_load_factor : float, optional
-        Most slots per row of all tables; the collection uses the card's slots, or a half, a
-        quarter or an eighth of them, as far as the directory has parts. It replaces `share`.
-    depth, look_ahead, share, before
-        As in `CachedStore`.
-    workers : int, optional
-        Threads that run the stages of coming batches while one trains; with 0 the stages run when a
-        batch is used. By default 1 with a card in software and two cores or more, else 0.
-    seed : int, optional
-        Seed of the tables' contents, uniform in +-1/sqrt(rows); by default drawn from PyTorch's
-        generator.
-    is_weighted : bool
-        Whether the weights of a KeyedJaggedTensor are used, as in TorchRec.
-    groups : list of TableGroup, optional
-        Existing tables.
-    initialise : bool
-        False leaves the rows undefined, for a caller who writes all of them.
+    options : Options
 
     Attributes
     ----------
@@ -151,25 +121,30 @@ class HotEmbeddingBagCollection(nn.Module):
     Raises
     ------
     Error
+
+    Examples
+    --------
+    >>> tables = [TableConfig("user", 100, 4), TableConfig("item", 500, 4, pooling="mean")]
+    >>> embeddings = HotEmbeddingBagCollection(
+    ...     tables, "cpu", optimizer="adagrad", lr=0.1, options=Options(seed=0, workers=0))
+    >>> found = embeddings(torch.tensor([[7, 8], [7, 9], [3, 8]]))
+    >>> found.shape
+    torch.Size([3, 8])
+    >>> found.sum().backward()
+    >>> embeddings.optimizer.step()
+    >>> embeddings.statistics["lookups"], embeddings.statistics["fills"]
+    (6, 4)
+    >>> embeddings.close()
     """
 
     several_ranks = False  # whether every rank of torch.distributed may make one
 
     def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
                  mode: Mode | None = None, optimizer: OptimizerName | Rule = "sgd",
-                 lr: float = 0.01, *,
-                 preset: str | None = None, policy: str | None = None, admission: bool = False,
-                 cold: str = "gathered", bounds_check_mode: str = "fatal",
-                 slots_device: str | torch.device = "cpu", cache_load_factor: float | None = None,
-                 depth: int = 4, look_ahead: int = 2, workers: int | None = None, share: int = 1,
-                 before: Callable[[str, int], None] | None = None, seed: int | None = None,
-                 groups: list[TableGroup] | None = None, is_weighted: bool = False,
-                 initialise: bool = True) -> None:
+                 lr: float = 0.01, options: Options = DEFAULTS) -> None:
         super().__init__()
         if not self.several_ranks:
             refuse_ranks("a HotEmbeddingBagCollection", "ShardedEmbeddingBagCollection")
-        _check_numbers(depth=depth, look_ahead=look_ahead, workers=workers, share=share, seed=seed)
-        seed = None if seed is None else int(seed)
         if isinstance(tables, TableConfig) or not isinstance(tables, Iterable):
             raise Error(f"expected a sequence of TableConfigs, not {type(tables).__name__}")
         given = tuple(tables)
@@ -177,35 +152,32 @@ class HotEmbeddingBagCollection(nn.Module):
         self._torchrec = TorchRecTables(self.tables, given)
         check_tables(self.tables)
         mapped = any(config.ids == "any" for config in self.tables)
-        if mapped and cold == "pooled":
+        if mapped and options.cold == "pooled":
             raise Error("tables with ids='any' need cold='gathered'")
-        memory, rule = memory_on(slots_device), rule_of(optimizer, lr)
+        memory, rule = memory_on(options.slots_device), rule_of(optimizer, lr)
         if mode is None:
-            mode = default_mode(self.tables, memory, device, preset, policy, cache_load_factor,
-                                workers, before, admission, share > 1, cold != "gathered")
-        self.mode = mode
-        check_fits(self.tables, rule, device, preset, share)
+            mode = default_mode(self.tables, memory, device, options)
+        self.mode, self.options, seed, groups = mode, options, options.seed, options.groups
+        check_fits(self.tables, rule, device, options)
         with ExitStack() as undo:
             here = groups or self._make_groups(rule)
-            disk = self._open_disk(here, rule, seed, depth)
+            disk = self._open_disk(here, rule, options)
             if disk is not None:
                 undo.callback(disk.close)
-            self.layout = self._make_layout(here, bounds_check_mode, is_weighted)
+            self.layout = self._make_layout(here)
             self.store = self._make_store(open_store(
-                here, rule, memory, device, mode, preset, policy, admission, cold,
-                cache_load_factor, share, depth=depth, look_ahead=look_ahead, workers=workers,
-                before=before,
-                slots=None if disk is None or disk.plan is None else disk.plan.slots))
+                here, rule, memory, device, mode, options,
+                None if disk is None or disk.plan is None else disk.plan.slots))
             undo.callback(self.store.close)
             if disk is not None:
                 disk.store.reserve(getattr(self.store, "slots", 0))
             self.contents = self._make_contents(here)
             self.id_maps = self._make_id_maps(seed, rule) if mapped else None
-            if groups is None and initialise:
+            if groups is None and options.initialise:
                 self._draw(here, seed)
             undo.pop_all()
         self.device = torch.device(self.store.slot_memory.device)
-        self.staging = GradientStage(self.store.groups, memory, cold == "pooled")
+        self.staging = GradientStage(self.store.groups, memory, options.cold == "pooled")
         self.lifecycle = Lifecycle(self.store, self.staging)
         self.batches = TrainedBatches(self.layout, self.store, self.lifecycle, mode, self.id_maps)
         self.calls = BagCalls(self.tables, self.layout, self.store, self.batches, self.staging)
@@ -230,8 +202,8 @@ class HotEmbeddingBagCollection(nn.Module):
         """Tables in this process's memory."""
         return group_tables(self.tables, rule, whole=self.mode == "resident")
 
-    def _open_disk(self, groups: Sequence[TableGroup], rule: Rule, seed: int | None,
-                   depth: int) -> Disk | None:
+    def _open_disk(self, groups: Sequence[TableGroup], rule: Rule,
+                   options: Options) -> Disk | None:
         """The store of tables on disk; None without one."""
         there = [group for group in groups if group.configs[0].path is not None]
         if not there:
@@ -239,7 +211,8 @@ class HotEmbeddingBagCollection(nn.Module):
         if self.mode == "resident" and any(config.memory for config in self.tables):
             raise Error("mode resident has whole tables in memory, whatever the limit: leave "
                         "memory out, or take mode 'scratchpipe'")
-        return self._make_disk(there, rule, drawn_seed() if seed is None else seed, depth)
+        seed = drawn_seed() if options.seed is None else options.seed
+        return self._make_disk(there, rule, seed, options.depth)
 
     def _make_disk(self, groups: Sequence[TableGroup], rule: Rule, seed: int, depth: int) -> Disk:
         return Disk(groups, rule, seed, depth, self.tables)
@@ -247,9 +220,9 @@ class HotEmbeddingBagCollection(nn.Module):
     def _make_commits(self, disk: Disk | None) -> Commits:
         return Commits(disk, self.store, self.lifecycle, self.id_maps)
 
-    def _make_layout(self, groups: Sequence[TableGroup], bounds_check_mode: str,
-                     is_weighted: bool) -> FeatureLayout:
-        return FeatureLayout(self.tables, groups, bounds_check_mode, is_weighted)
+    def _make_layout(self, groups: Sequence[TableGroup]) -> FeatureLayout:
+        return FeatureLayout(self.tables, groups, self.options.bounds_check_mode,
+                             self.options.is_weighted)
 
     def _make_store(self, own: Store) -> Store:
         """The store of all rows, from that of the rows in this process's memory."""
@@ -375,7 +348,7 @@ class HotEmbeddingBagCollection(nn.Module):
                     for config in self.tables}
         group = {name: value for name, value in self.optimizer.param_groups[0].items()
                  if name != "params"}
-        return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.layout.options,
+        return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.options,
                                 contents, self.training, [
                                     each.requires_grad for each in self.embeddings.parameters()],
                                 self.id_maps and self.id_maps.state(), group,
@@ -668,14 +641,15 @@ class HotEmbeddingBagCollection(nn.Module):
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
 
 
-def _resident_copy(tables: Sequence[TableConfig], rule: Rule, options: dict[str, Any],
+def _resident_copy(tables: Sequence[TableConfig], rule: Rule, options: Options,
                    contents: Mapping[str, tuple[Any, ...]], training: bool, trains: Sequence[bool],
                    id_maps: bytes | None, group: dict[str, Any],
                    allow_fewer_rows: bool) -> HotEmbeddingBagCollection:
     """A collection without a card, with the contents of another one."""
     tables = [replace(config, path=None) for config in tables]
-    copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), initialise=False,
-                                       seed=0, **options)
+    copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), options=Options(
+        bounds_check_mode=options.bounds_check_mode, is_weighted=options.is_weighted, seed=0,
+        initialise=False))
     for name, packed in contents.items():
         copied.contents.assign(name, *map(_unpacked, packed))
     if copied.id_maps is not None and id_maps is not None:
@@ -699,15 +673,6 @@ def _unpacked(packed: Any) -> torch.Tensor | None:
         return None
     dtype, shape, array = packed
     return torch.from_numpy(array).view(dtype).view(shape)
-
-
-def _check_numbers(**numbers: int | None) -> None:
-    """Raise Error of options that are no whole numbers of 64 bits, or too low a share or number of
-    workers."""
-    for name, value in numbers.items():
-        least = {"share": 1, "workers": 0}.get(name, -1 << 63)
-        if value is not None and not least <= whole(value, name) < 1 << 63:
-            raise Error(f"{name} is {least} or more, and below 2**63, not {value}")
 
 
 def drawn_seed() -> int:

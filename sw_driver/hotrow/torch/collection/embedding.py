@@ -22,13 +22,13 @@ class HotEmbedding(HotEmbeddingBag):
     num_embeddings, embedding_dim : int
     padding_idx : int, optional
         An id whose row is looked up and does not train.
-    **options
+    **own
         As in `HotEmbeddingBag`.
     """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
-                 **options: Any) -> None:
-        super().__init__(num_embeddings, embedding_dim, "sum", padding_idx=padding_idx, **options)
+                 **own: Any) -> None:
+        super().__init__(num_embeddings, embedding_dim, "sum", padding_idx=padding_idx, **own)
 
     def _bags(self, input: Any, offsets: Any, per_sample_weights: Any) -> Bags:
         column = host_tensor(input, "input").reshape(-1, 1)

@@ -43,8 +43,8 @@ class HotEmbeddingBag(nn.Module):
         The owner of the table `name`; by default a collection of this table alone.
     name : str
         Name of the table.
-    **options
-        Of its own collection, as in `HotEmbeddingBagCollection`: device, optimizer, lr, ....
+    **own
+        Of its own collection, as in `HotEmbeddingBagCollection`: device, optimizer, lr, options.
 
     Attributes
     ----------
@@ -64,9 +64,9 @@ class HotEmbeddingBag(nn.Module):
     def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean",
                  include_last_offset: bool = False, padding_idx: int | None = None, *,
                  cache: Mode | None = None, collection: HotEmbeddingBagCollection | None = None,
-                 name: str = "bag", **options: Any) -> None:
+                 name: str = "bag", **own: Any) -> None:
         super().__init__()
-        if "ids" in options:
+        if "ids" in own:
             refuse_any_ids(f"a {type(self).__name__}")
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
         self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
@@ -78,9 +78,9 @@ class HotEmbeddingBag(nn.Module):
         fresh = collection is None
         if collection is None:
             collection = HotEmbeddingBagCollection(
-                [TableConfig(name, num_embeddings, embedding_dim, mode)], mode=cache, **options)
-        elif options:
-            raise Error(f"{', '.join(options)} of a bag would have no effect: give them to its "
+                [TableConfig(name, num_embeddings, embedding_dim, mode)], mode=cache, **own)
+        elif own:
+            raise Error(f"{', '.join(own)} of a bag would have no effect: give them to its "
                         f"collection")
         # In a list, so that the collection is no submodule: several bags may share it.
         self._shared, self.name = [collection], name

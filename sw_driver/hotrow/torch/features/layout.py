@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import torch
 
@@ -26,7 +26,7 @@ class FeatureLayout:
     configs : sequence of TableConfig
     groups : sequence of TableGroup
     bounds_check_mode, is_weighted
-        As in `HotEmbeddingBagCollection`.
+        As in `Options`.
 
     Attributes
     ----------
@@ -57,11 +57,6 @@ class FeatureLayout:
         self._dims = [config.embedding_dim for config in configs]
         self._mapped = {number for number, config in enumerate(configs) if config.ids == "any"}
         self._mean = torch.tensor([config.pooling == "mean" for config in configs])
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of a collection with this layout: dict."""
-        return {"bounds_check_mode": self._bounds_check_mode, "is_weighted": self.is_weighted}
 
     def agree(self, call: Callable[[], Result], what: str) -> Result:
         """The result of `call()`; ranks of one collection refuse together, and say `what`."""

@@ -29,6 +29,7 @@ from ..store.base import Store
 from ..store.disk import Disk
 from ..store.in_flight import BatchWindow
 from ..store.opening import Mode
+from ..store.options import DEFAULTS, Options
 from .commits import SharedCommits, common_seed, folder_of_rank, open_common
 from .id_maps import SharedIdMaps
 from .ranks import Ranks
@@ -150,7 +151,7 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
 
     Parameters
     ----------
-    tables, device, mode, optimizer, lr, **options
+    tables, device, mode, optimizer, lr, options
         As in `HotEmbeddingBagCollection`; every rank has a device of its own.
     ranks : ProcessGroup, optional
         All processes by default.
@@ -168,15 +169,15 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
 
     def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
                  mode: Mode | None = None, optimizer: OptimizerName | Rule = "sgd",
-                 lr: float = 0.01, *,
-                 ranks: dist.ProcessGroup | None = None, **options: Any) -> None:
+                 lr: float = 0.01, options: Options = DEFAULTS, *,
+                 ranks: dist.ProcessGroup | None = None) -> None:
         tables, self.ranks = tuple(table_config(each) for each in tables), Ranks(ranks)
-        if memory_on(options.get("slots_device", "cpu")).asynchronous:
+        if memory_on(options.slots_device).asynchronous:
             raise Error("ranks exchange rows through host memory, where the slots of tables of "
                         "several processes are, too: leave slots_device out")
-        if options.get("cold", "gathered") != "gathered":
+        if options.cold != "gathered":
             raise Error("cold rows of several processes are gathered: leave cold out")
-        super().__init__(tables, device, mode, optimizer, lr, **options)
+        super().__init__(tables, device, mode, optimizer, lr, options)
         self.staging.finite = AgreedFiniteCheck(self.ranks)
 
     def _make_groups(self, rule: Rule) -> list[TableGroup]:
@@ -215,10 +216,9 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         return SharedCommits(disk, self.store, self.lifecycle, self.id_maps, str(self._path),
                              self.ranks)
 
-    def _make_layout(self, groups: Sequence[TableGroup], bounds_check_mode: str,
-                     is_weighted: bool) -> FeatureLayout:
-        return AgreedLayout(self.tables, self._sharding.spans, bounds_check_mode, is_weighted,
-                            self.ranks)
+    def _make_layout(self, groups: Sequence[TableGroup]) -> FeatureLayout:
+        return AgreedLayout(self.tables, self._sharding.spans, self.options.bounds_check_mode,
+                            self.options.is_weighted, self.ranks)
 
     def _make_store(self, own: Store) -> Store:
         return ShardedStore(own, self._sharding, self.ranks)

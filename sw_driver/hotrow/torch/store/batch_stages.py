@@ -1,6 +1,6 @@
 """The stages that bring a batch's rows to slots: plan, collect, exchange, insert."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from threading import RLock
 
@@ -10,6 +10,7 @@ from ..memory.slot_memory import Event, SlotMemory
 from .cold_pooling import ColdPooling
 from .host_tables import HostTables
 from .in_flight import BatchInFlight, BatchWindow, GroupTransfer
+from .options import Options
 from .placement_policy import Policy
 from .slot_map import SlotMap
 from .stages import Stage, Stages
@@ -50,13 +51,11 @@ class BatchStages:
     """
 
     def __init__(self, window: BatchWindow, policy: Policy, slot_map: SlotMap, host: HostTables,
-                 statistics: CacheStatistics, memory: SlotMemory, lock: RLock, depth: int,
-                 look_ahead: int, workers: int = 0,
-                 before: Callable[[str, int], object] | None = None,
+                 statistics: CacheStatistics, memory: SlotMemory, lock: RLock, options: Options,
                  cold: ColdPooling | None = None) -> None:
         self._window, self._policy, self._slot_map = window, policy, slot_map
         self._host, self._statistics, self._memory, self._lock = host, statistics, memory, lock
-        self._depth, self._look_ahead, self._cold = depth, look_ahead, cold
+        self._options, self._cold = options, cold
         self._marked = 0  # batches whose rows were marked
         self.released = memory.record_event()
         self.inserted: Event = None
@@ -67,7 +66,7 @@ class BatchStages:
             Stage("exchange", lambda number: number < self.stages.through("collect"),
                   self.exchange),
             Stage("insert", lambda number: number < self.stages.through("exchange"), self.insert),
-        ], workers, before)
+        ], options.workers or 0)
 
     def restart(self) -> None:
         """Follow a clear of the directory: the next batch is the device's batch 0."""
@@ -92,13 +91,13 @@ class BatchStages:
     def may_plan(self, number: int) -> bool:
         window = self._window
         return number < window.submitted and (
-            number - window.finished < self._depth or number == window.wanted)
+            number - window.finished < self._options.depth or number == window.wanted)
 
     def plan(self, number: int) -> None:
         window, policy = self._window, self._policy
         flight, base = window.batches[number], window.base
         with self.stages.lock:
-            last = min(window.submitted, number + self._look_ahead + 1)
+            last = min(window.submitted, number + self._options.look_ahead + 1)
             coming = [window.batches[each] for each in range(number, last)]
             retired = min(window.finished, number if flight.marked_at is None
                           else flight.marked_at) - 1

@@ -36,6 +36,7 @@ from .cold_pooling import ColdPooling
 from .host_tables import HostTables, WriteRows
 from .in_flight import BatchInFlight, BatchWindow
 from .micro_batches import MicroBatches
+from .options import Options
 from .placement_policy import Policy
 from .slot_map import SlotMap
 from .statistics import CacheStatistics
@@ -54,16 +55,8 @@ class CachedStore(Store):
     device : Device
         Without tables of its own; nothing else may plan on it.
     policy : LookAheadPolicy or HotlinePolicy
-    depth : int
-        Batches that may be planned and not trained.
-    look_ahead : int
-        Batches that are marked beyond the planned one.
-    workers : int
-        Threads of the stages; with 0 the stages run when a batch is taken.
-    share : int
-        The groups' slots are one of this many parts of the directory, a power of two.
-    before : callable, optional
-        Called with the name of a stage and the batch's number before it runs.
+    options : Options
+        With a number of `workers`.
     memory : SlotMemory, optional
         Memory of the slots; host memory by default.
     cold : callable, optional
@@ -80,12 +73,11 @@ class CachedStore(Store):
     batch_stages: BatchStages
     micro_batches: MicroBatches
 
-    def __init__(self, groups: Sequence[TableGroup], device: Device, policy: Policy, depth: int = 4,
-                 look_ahead: int = 2, workers: int = 0, share: int = 1,
-                 before: Callable[[str, int], object] | None = None,
-                 memory: SlotMemory | None = None, cold: Callable[..., ColdPooling] | None = None,
-                 owns_device: bool = False) -> None:
+    def __init__(self, groups: Sequence[TableGroup], device: Device, policy: Policy,
+                 options: Options, memory: SlotMemory | None = None,
+                 cold: Callable[..., ColdPooling] | None = None, owns_device: bool = False) -> None:
         super().__init__(groups)
+        depth, look_ahead = options.depth, options.look_ahead
         if depth < 1 or look_ahead < 0 or depth + look_ahead >= policy.window:
             raise Error(f"depth {depth} and look_ahead {look_ahead}: this card follows "
                         f"{policy.window} batches, and needs at least one")
@@ -96,7 +88,7 @@ class CachedStore(Store):
         self.depth, self.look_ahead = depth, look_ahead
         self.lock, self.slot_memory = ForkLock(), memory or SlotMemory()
         policy.clear()  # before tables come, whose parts of the directory may be others
-        self.slot_map = SlotMap(self.groups, device, share, self.slot_memory)
+        self.slot_map = SlotMap(self.groups, device, options.share, self.slot_memory)
         self.storages, self.slots = self.slot_map.storages, self.slot_map.slots
         self.on_card = self.slot_map.on_card
         self.statistics = CacheStatistics(self.slot_map.names)
@@ -107,7 +99,7 @@ class CachedStore(Store):
         self.window = BatchWindow(policy.window, look_ahead)
         self.batch_stages = BatchStages(
             self.window, policy, self.slot_map, self.host, self.statistics, self.slot_memory,
-            self.lock, depth, look_ahead, workers, before, self.cold)
+            self.lock, options, self.cold)
         self.stages = self.batch_stages.stages
         self._flushed = 0  # batches that had trained at the last flush
         self._copied: list[tuple[Request, PendingBackward]] = []  # batches without slots

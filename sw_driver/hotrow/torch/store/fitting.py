@@ -9,12 +9,13 @@ from ...device import Device
 from ..features.configs import TableConfig
 from ..memory.rows import RowKind
 from ..optim.rules import Rule
+from .options import Options
 
 _MOST_ROWS = 1 << 32
 
 
 def check_fits(configs: Sequence[TableConfig], rule: Rule, device: Device | str | None,
-               preset: str | None, share: int = 1) -> None:
+               options: Options) -> None:
     """Raise Error if the card cannot hold the tables, with the presets of cards that can.
 
     Cards on a link have the sizes that their registers hold: those are checked once they are open.
@@ -24,10 +25,7 @@ def check_fits(configs: Sequence[TableConfig], rule: Rule, device: Device | str 
     configs : sequence of TableConfig
     rule : Rule
     device : Device, str or None
-    preset : str or None
-        Of a card in software or simulation.
-    share : int
-        As in `CachedStore`.
+    options : Options
     """
     for config in configs:
         if config.num_embeddings > _MOST_ROWS:
@@ -38,11 +36,11 @@ def check_fits(configs: Sequence[TableConfig], rule: Rule, device: Device | str 
         geometry = device.geometry
     elif device in ("cpu", "model", "sim", None):
         geometry = PRESETS.get(
-            preset or (DEFAULT_PRESET if device in ("model", "sim") else "alveo-u55c"))
-    wrong = geometry and _misfit(configs, rule, geometry, share)
+            options.preset or (DEFAULT_PRESET if device in ("model", "sim") else "alveo-u55c"))
+    wrong = geometry and _misfit(configs, rule, geometry, options.share)
     if wrong:
         fitting = [name for name, card in PRESETS.items()
-                   if not _misfit(configs, rule, card, share)]
+                   if not _misfit(configs, rule, card, options.share)]
         advice = f"presets that fit: {', '.join(fitting)}" if fitting else "no preset fits"
         raise Error(f"{wrong}; {advice}")
 

@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from ... import device as driver
 from ...contract.errors import Error
@@ -16,6 +17,7 @@ from ..optim.rules import Rule
 from .base import Store
 from .cached import CachedStore
 from .cold_pooling import ColdPooling
+from .options import Options
 from .placement_policy import HotlinePolicy, LookAheadPolicy, share_of
 from .resident import ResidentStore
 
@@ -26,9 +28,8 @@ _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
 
 
 def open_store(groups: Sequence[TableGroup], rule: Rule, memory: SlotMemory,
-               device: Device | str | None, mode: str, preset: str | None, policy: str | None,
-               admission: bool, cold: str, cache_load_factor: float | None, share: int,
-               workers: int | None = None, slots: int | None = None, **stages: Any) -> Store:
+               device: Device | str | None, mode: str, options: Options,
+               slots: int | None = None) -> Store:
     """The store of a mode; a device that is given by its transport closes with the store.
 
     Parameters
@@ -36,50 +37,50 @@ def open_store(groups: Sequence[TableGroup], rule: Rule, memory: SlotMemory,
     groups : sequence of TableGroup
     rule : SGD, RowwiseAdagrad or Adagrad
     memory : SlotMemory
-    device, mode, preset, policy, admission, cold, cache_load_factor
+    device, mode, options
         As in `HotEmbeddingBagCollection`.
-    share, **stages
-        As in `CachedStore`.
-    workers : int, optional
-        Likewise; by default `default_workers`.
     slots : int, optional
         Of a card in software that is opened; by default a part of the rows, within the memory at
         hand.
     """
-    _check(mode, device, cold, memory)
+    _check(mode, device, options.cold, memory)
     if mode == "resident":
         return ResidentStore(groups)
     device = driver.DEFAULT_DEVICE if device is None else device
     owned = not isinstance(device, Device)
     if isinstance(device, str):
-        card = {} if device != "cpu" or preset is not None else {"slots": slots or _slots(groups)}
-        device = driver.open(device, preset, **card)
+        card = ({} if device != "cpu" or options.preset is not None
+                else {"slots": slots or _slots(groups)})
+        device = driver.open(device, options.preset, **card)
     try:
-        if cache_load_factor is not None:
+        if options.cache_load_factor is not None:
             rows = sum(config.num_embeddings for group in groups for config in group.configs)
-            share = share_of(device.geometry.slots, cache_load_factor * rows)
+            options = replace(options, share=share_of(
+                device.geometry.slots, options.cache_load_factor * rows))
+        if options.workers is None:
+            options = replace(options, workers=default_workers(device))
         chosen = HotlinePolicy(device) if mode == "hotline" else LookAheadPolicy(
-            device, policy or _POLICY[mode], admission)
-        pooling = partial(ColdPooling, rule=rule) if cold == "pooled" else None
-        workers = default_workers(device) if workers is None else workers
-        return CachedStore(groups, device, chosen, share=share, memory=memory, cold=pooling,
-                           owns_device=owned, workers=workers, **stages)
+            device, options.policy or _POLICY[mode])
+        pooling = partial(ColdPooling, rule=rule) if options.cold == "pooled" else None
+        return CachedStore(groups, device, chosen, options, memory, pooling, owned)
     except BaseException:
         if owned:
             device.close()
         raise
 
 
-def default_mode(tables: Sequence[TableConfig], memory: SlotMemory, *said: object) -> Mode:
-    """The mode where none is named: "resident" where all tables are in memory, and nothing is
-    `said` of a device or of slots; else "scratchpipe"."""
+def default_mode(tables: Sequence[TableConfig], memory: SlotMemory, device: object,
+                 options: Options) -> Mode:
+    """The mode where none is named: "resident" where all tables are in memory, and neither a device
+    nor slots are named; else "scratchpipe"."""
     mode: Mode
     on_disk = [table.name for table in tables if table.path is not None]
     if on_disk:
         mode, why = "scratchpipe", f"table {on_disk[0]!r} is on disk"
     elif memory.asynchronous:
         mode, why = "scratchpipe", "slots are on a GPU"
-    elif any(said):
+    elif any((device, options.preset, options.policy, options.cache_load_factor, options.workers,
+              options.share > 1, options.cold != COLD[0])):
         mode, why = "scratchpipe", "a device or slots are named"
     else:
         mode, why = "resident", "all tables are in memory, and no device is named"

@@ -59,28 +59,28 @@ class LookAheadPolicy:
     device : Device
     policy : str
         Choice of victims, one of `POLICIES`.
-    admission : bool
-        Whether a row whose count is below its victim's is bypassed.
 
     Attributes
     ----------
     window : int
         Batches that may be planned or marked, and not retired.
     replaces : bool
-        Whether `install` may follow rows that keep their slots; otherwise only `clear`.
+        True if rows can be installed beside resident ones; False if the directory must be cleared
+        first.
     flag : int
-        Bit of the slots that count rows without one; 0 if these follow the directory's slots.
+        Bit that is set in the slot word of a row without a slot (SPLIT); 0 where such words are at
+        least the number of the directory's slots (PLAN).
     """
 
     replaces, flag = False, 0
 
-    def __init__(self, device: Device, policy: str, admission: bool = False) -> None:
+    def __init__(self, device: Device, policy: str) -> None:
         if not device.geometry.planner:
             raise Error("this card has no planner, which gives rows their slots in modes "
                         "scratchpipe and freqcache: use mode hotline, or a card with planner=True")
         if policy not in POLICIES:
             raise Error(f"policy is {', '.join(POLICIES)}, not {policy!r}")
-        self.device, self.policy, self.admission = device, policy, admission
+        self.device, self.policy = device, policy
         self.window = device.plan_window
         self._marks: list[Future[Observation]] = []  # under way
 
@@ -99,22 +99,19 @@ class LookAheadPolicy:
 
     def place(self, batch: StagedBatch, number: int) -> Placement:
         """Plan a batch."""
-        if self.admission and self.policy in COUNTED:
-            self.device.observe(batch)
-        plan = self.device.plan(batch, number, self.policy, self.admission,
-                                observe=self.policy in COUNTED and not self.admission)
-        for mark in self._taken_marks():  # whose commands came before
+        plan = self.device.plan(batch, number, self.policy, observe=self.policy in COUNTED)
+        for mark in self._take_marks():  # whose commands came before
             mark.result()
         return plan
 
     def clear(self) -> None:
         """Free every slot, and number batches from 0 again."""
-        for mark in self._taken_marks():  # of batches that were dropped
+        for mark in self._take_marks():  # of batches that were dropped
             with suppress(Error):
                 mark.result()
         self.device.clear_directory()
 
-    def _taken_marks(self) -> list[Future[Observation]]:
+    def _take_marks(self) -> list[Future[Observation]]:
         marks, self._marks = self._marks, []
         return marks
 

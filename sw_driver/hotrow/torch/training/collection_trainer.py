@@ -22,6 +22,7 @@ from ..optim.rules import Rule
 from ..pipeline.micro_batch import backward, refuse_batch_coupled
 from ..store.cached import CachedStore
 from ..store.opening import Mode
+from ..store.options import Options
 from ..store.placement_policy import HotlinePolicy
 from .trainer import StepResult, Trainer
 
@@ -76,7 +77,7 @@ class CollectionTrainer(Trainer):
                    for number, rows in enumerate(tables.cardinalities)]
         groups = None if path else [TableGroup(range(len(configs)), configs, optimizer, tables)]
         self.collection = HotEmbeddingBagCollection(
-            configs, device, mode, optimizer, groups=groups, **options)
+            configs, device, mode, optimizer, options=Options(groups=groups, **options))
         self.tables = self.collection.store.groups[0].tables
         if self.collection.id_maps is not None and id_maps is not None:
             self.collection.id_maps.load(id_maps)
