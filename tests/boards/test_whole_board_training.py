@@ -88,7 +88,7 @@ def train(device, optimizer, mode, **options):
                 each.step()
                 each.zero_grad()
         collection.flush()
-        tables = {config.name: [each.clone() for each in collection.table(config.name)
+        tables = {config.name: [each.clone() for each in collection.contents.table(config.name)
                                 if each is not None] for config in TABLES}
         return tables, losses, collection.statistics
 

@@ -110,7 +110,7 @@ def commits(folder, expected):
         shared.load_state_dict(state)
         assert shared.sha256() == expected[2]
         shared.release("second")
-        refused(lambda: shared.table("user"), "table")
+        refused(lambda: shared.contents.table("user"), "table")
 
 
 def failing(folder, expected):
@@ -165,7 +165,7 @@ def of_a_base(folder):
     whole = torch.cat([load_file(each)["emb"] for each in shards])
     with ShardedEmbeddingBagCollection([table], None, "resident", RULE,
                                        options=Options(seed=1)) as shared:
-        assert torch.equal(shared.table("item")[0], whole)
+        assert torch.equal(shared.embeddings["item"].weight.detach(), whole)
     rows = torch.tensor([0, 1, 44, 45, 89])
     with opened(folder, [table]) as shared:
         assert torch.equal(shared.contents.rows("item", rows), whole[rows])

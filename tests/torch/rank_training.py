@@ -99,7 +99,7 @@ def loss_of(predicted, label):
 def outcome(collection, top, losses):
     collection.flush()
     state = {config.name: [None if part is None else part.clone()
-                           for part in collection.table(config.name)]
+                           for part in collection.contents.table(config.name)]
              for config in collection.tables}
     return {"sha256": collection.sha256(), "losses": losses, "tables": state,
             "dense": [each.detach().clone() for each in top.parameters()]}

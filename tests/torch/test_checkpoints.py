@@ -115,7 +115,7 @@ def test_fewer_rows_load_on_request(mode):
                                           **grouped(seed=rows, **card)) for rows in (50, 70))
     old(IDS[0][:, :1]).square().sum().backward()
     old.optimizer.step()
-    saved, rest = old.state_dict(), new.table("a")[0][50:].clone()
+    saved, rest = old.state_dict(), new.embeddings["a"].weight.detach()[50:].clone()
     with pytest.raises(RuntimeError, match="allow_fewer_rows"):
         new.load_state_dict(saved)
     new.allow_fewer_rows = True
@@ -124,9 +124,10 @@ def test_fewer_rows_load_on_request(mode):
     new.allow_fewer_rows = False
     with pytest.raises(Error, match=r"'a' has shape \[50, 8\]"):
         new.optimizer.load_state_dict(old.optimizer.state_dict())
-    for here, there in zip(new.table("a"), old.table("a"), strict=True):
+    for here, there in zip(new.contents.table("a"), old.contents.table("a"), strict=True):
         assert torch.equal(here[:50], there)
-    assert torch.equal(new.table("a")[0][50:], rest) and not new.table("a")[1][50:].any()
+    assert torch.equal(new.contents.table("a")[0][50:], rest)
+    assert not new.embeddings["a"].state[50:].any()
     with pytest.raises(RuntimeError, match=r"shape \[70, 8\], and the table \[50, 8\]$"):
         old.load_state_dict(new.state_dict())
     old.close()
@@ -276,7 +277,8 @@ def test_a_load_that_fails_at_a_table_names_those_before(monkeypatch, mode, what
         monkeypatch.undo()
         if what == "rows":
             for config in TABLES:
-                loaded = torch.equal(collection.table(config.name)[0], other.table(config.name)[0])
+                loaded = torch.equal(*(each.embeddings[config.name].weight
+                                       for each in (collection, other)))
                 assert loaded == (whole or config.name == "a")
         collection.load_state_dict(saved)
         collection(IDS[0] % 30).sum().backward()

@@ -45,8 +45,9 @@ def plain(collection):
     """nn.EmbeddingBags with the collection's rows."""
     collection.flush()
     return nn.ModuleList(
-        nn.EmbeddingBag.from_pretrained(collection.table(config.name)[0].clone(), freeze=False,
-                                        mode=config.pooling) for config in collection.tables)
+        nn.EmbeddingBag.from_pretrained(
+            collection.contents.table(config.name)[0].clone(), freeze=False, mode=config.pooling)
+        for config in collection.tables)
 
 
 def outputs(bags, batch):
@@ -125,7 +126,7 @@ def test_weights_per_sample(make, mode):
     tables = [TableConfig("a", 40, 8)]
     collection = make(mode, tables)
     ids, offsets = torch.tensor([3, 5, 3, 7, 9]), torch.tensor([0, 3, 5])
-    bag = nn.EmbeddingBag.from_pretrained(collection.table("a")[0].clone(), freeze=False,
+    bag = nn.EmbeddingBag.from_pretrained(collection.contents.table("a")[0].clone(), freeze=False,
                                           mode="sum")
     weights = [torch.tensor([0.5, -1, 2, 0.25, 3]).requires_grad_() for _ in range(2)]
     worth(collection(ids, offsets, weights[0])).backward()
@@ -208,7 +209,7 @@ def test_clipping_accumulation_and_schedules(make, mode):
     assert collection.optimizer.param_groups[0]["lr"] == 0.2 / 16
     collection.flush()
     for config, bag in zip(TABLES, bags, strict=True):
-        torch.testing.assert_close(collection.table(config.name)[0], bag.weight.detach(),
+        torch.testing.assert_close(collection.contents.table(config.name)[0], bag.weight.detach(),
                                    rtol=1e-5, atol=1e-6)
 
 
@@ -335,7 +336,7 @@ def test_a_batch_that_is_refused_leaves_no_trace(make, mode, release, following,
     for each in (collection, beside):
         each.optimizer.zero_grad() if release == "zero_grad" else each.optimizer.step()
     if release == "skip":
-        collection.skip()  # without effect: nothing was prefetched
+        collection.batches.skip()  # without effect: nothing was prefetched
     for batch in batches[refused + following:refused + following + 4]:
         for each in (collection, beside):
             worth(each(batch.ids)).backward()
@@ -395,7 +396,7 @@ def test_rows_beyond_what_a_float_tells_apart(make):
     config = TableConfig("big", big + 3, 4)
     group = TableGroup([0], [config], rule)  # its memory is touched where rows are used
     collection = make("scratchpipe", [config], rule, groups=[group])
-    weights = collection.table("big")[0]
+    weights = collection.embeddings["big"].weight.detach()
     weights[big:] = 1.0
     collection(torch.tensor([[big + 1], [big + 1], [big + 2]])).sum().backward()
     collection.optimizer.step()

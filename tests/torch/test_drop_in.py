@@ -131,7 +131,8 @@ def test_the_random_state_belongs_to_the_caller():
 
 def draw_table():
     torch.manual_seed(5)
-    return HotEmbeddingBagCollection([TableConfig("a", 50, 8)], mode="resident").table("a")[0]
+    tables = HotEmbeddingBagCollection([TableConfig("a", 50, 8)], mode="resident")
+    return tables.contents.table("a")[0]
 
 
 def test_tables_of_several_dims_start_differently():

@@ -37,7 +37,7 @@ def batches():
 
 
 def weights(collection):
-    return {config.name: collection.table(config.name)[0].clone() for config in TABLES}
+    return {config.name: collection.contents.table(config.name)[0].clone() for config in TABLES}
 
 
 @contextmanager

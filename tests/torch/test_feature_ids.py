@@ -178,7 +178,8 @@ def test_bytes_of_a_parameter_and_its_state(dtype, rule, expected):
     rows = NgramIds((2, 3), 2, 1000, seed=1).tables
     with HotEmbeddingBagCollection([TableConfig(f"{each}", each, 16, "none", dtype)
                                     for each in rows], None, "resident", rule) as embeddings:
-        parts = [part.untyped_storage() for each in rows for part in embeddings.table(f"{each}")]
+        parts = [part.untyped_storage() for each in rows
+                 for part in embeddings.contents.table(f"{each}")]
         spans = sorted((part.data_ptr(), part.data_ptr() + part.nbytes()) for part in parts)
         end = memory = 0
         for first, last in spans:  # rows and the state that follows each overlap

@@ -55,7 +55,7 @@ def test_rows_that_are_not_pooled(make, mode):
     """As nn.Embedding's rows, feature after feature."""
     tables, collection = UNPOOLED, make(mode, UNPOOLED, share=2)
     beside = nn.ModuleList(nn.Embedding.from_pretrained(
-        collection.table(config.name)[0].clone(), freeze=False) for config in tables)
+        collection.contents.table(config.name)[0].clone(), freeze=False) for config in tables)
     steps = torch.optim.SGD(beside.parameters(), 0.2)
     check_beside(collection, beside, steps, draw(SEED, 6, tables), lambda batch: torch.cat(
         [each(ids) for each, (ids, _) in zip(beside, batch.ids, strict=True)]), tables)
@@ -85,7 +85,7 @@ def test_not_pooled_in_two_parts(make):
         with TrainPipeline(batches, collection, lambda batch: batch) as pipeline:
             pipeline.train(lambda batch: collection(batch).square().sum(1).mean())
         collection.flush()
-        ends.append(collection.table("user")[0].clone())
+        ends.append(collection.embeddings["user"].weight.detach().clone())
     torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-6)
 
 
@@ -93,7 +93,7 @@ def test_not_pooled_in_two_parts(make):
 def test_a_batch_without_lookups_in_two_parts(make, mode):
     """It trains whole: nothing was read ahead for it."""
     collection = make(mode, [TableConfig("user", 300, 8)])
-    before, dense = collection.table("user")[0].clone(), nn.Parameter(torch.zeros(8))
+    before, dense = collection.contents.table("user")[0].clone(), nn.Parameter(torch.zeros(8))
     ids = torch.tensor([1, 2, 299])
     batches = [(ids[:count], torch.arange(4).clamp(max=count)) for count in (3, 0, 2, 0)]
 
@@ -110,7 +110,7 @@ def test_a_batch_without_lookups_in_two_parts(make, mode):
     assert (dense == -0.5 * len(batches)).all()
     steps = torch.zeros(300, 1).index_add_(0, torch.cat([each for each, _ in batches]),
                                            torch.ones(5, 1))
-    torch.testing.assert_close(collection.table("user")[0], before - 0.2 / 4 * steps)
+    torch.testing.assert_close(collection.contents.table("user")[0], before - 0.2 / 4 * steps)
 
 
 SHARED = [TableConfig("user", 300, 8, feature_names=["buyer", "seller", "friend"]),
@@ -125,8 +125,8 @@ def test_several_features_look_up_in_a_table(make, mode, longest):
     """Several features of a table look up what tables with equal rows would give."""
     collection = make(mode, SHARED)
     beside = nn.ModuleList(
-        nn.EmbeddingBag.from_pretrained(collection.table(config.name)[0].clone(), freeze=False,
-                                        mode=config.pooling) for config in SHARED)
+        nn.EmbeddingBag.from_pretrained(collection.contents.table(config.name)[0].clone(),
+                                        freeze=False, mode=config.pooling) for config in SHARED)
     of = [number for number, config in enumerate(SHARED) for _ in config.feature_names]
     steps = torch.optim.SGD(beside.parameters(), 0.2)
     rng = np.random.default_rng(SEED)
@@ -148,7 +148,7 @@ def test_as_many_features_of_every_table_stay_dense(make):
     request = collection.batches.request(collection.batches.bags(ids))
     batch = request.bags.device_batch(collection.store.slot_map.registered)
     assert batch.lengths is None and (batch.samples, batch.table_count) == (10, 2)
-    names = {config.name: collection.table(config.name)[0] for config in tables}
+    names = {config.name: collection.embeddings[config.name].weight.detach() for config in tables}
     expected = torch.cat([names[table][ids[:, at]] for at, table in enumerate(
         ("user", "user", "item", "item"))], dim=1)
     assert torch.equal(collection(ids), expected)
@@ -304,12 +304,12 @@ def test_rows_beyond_what_float32_tells_apart(make):
     tables = [TableConfig("a", first + 4, 1, dtype=torch.float32)]
     collection = make("scratchpipe", tables, share=4)
     ids = torch.tensor([[first], [first + 1], [first + 2], [first + 3]])
-    before = collection.table("a")[0][first:].clone()
+    before = collection.embeddings["a"].weight.detach()[first:].clone()
     for number in range(4):
         (collection(ids)[number] * (number + 1)).sum().backward()
     collection.optimizer.step()
     collection.flush()
-    moved = before - collection.table("a")[0][first:]
+    moved = before - collection.embeddings["a"].weight.detach()[first:]
     torch.testing.assert_close(moved, torch.tensor([[0.2], [0.4], [0.6], [0.8]]))
 
 

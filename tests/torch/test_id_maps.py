@@ -104,7 +104,7 @@ def test_against_a_map_in_front_of_pytorch():
     with collection(given=[config], seed=3) as embeddings:
         ids = IdMap(ROWS, Probability(0.5), Expiry(), seed=3)
         bags = torch.nn.EmbeddingBag(ROWS, DIM, mode="sum")
-        bags.weight.data[0] = embeddings.table("user")[0][0]
+        bags.weight.data[0] = embeddings.embeddings["user"].weight.detach()[0]
         trained = torch.optim.SGD(bags.parameters(), lr=0.1)
         for number, batch in enumerate(made):
             ids.done(max(0, number - KEPT))
@@ -127,7 +127,7 @@ def test_evaluation_admits_nothing_and_reads_the_default_row():
         strange[:, 1] = 0
         embeddings.eval()
         found = embeddings(strange)
-        first = embeddings.table("user")[0][0]
+        first = embeddings.embeddings["user"].weight.detach()[0]
         assert torch.equal(found[:, :DIM], first.expand(SAMPLES, DIM))
         embeddings.observe(strange)
         assert digest(embeddings) == before
@@ -239,7 +239,7 @@ def test_a_batch_whose_rows_cannot_begin_is_left_out(monkeypatch):
             for ids in made[20:23]:
                 embeddings.prefetch(ids)
             if skips:
-                embeddings.skip()
+                embeddings.batches.skip()
             else:
                 with monkeypatch.context() as patched, pytest.raises(Error, match="planted"):
                     patched.setattr(embeddings.id_maps, "_write", _planted)
@@ -290,13 +290,13 @@ def test_exports_follow_the_table():
         since = 0
         for start in range(0, BATCHES, 15):
             train(embeddings, made[start:start + 15], ahead=3)
-            changes = embeddings.changes(since)["user"]
+            changes = embeddings.id_maps.changes(since)["user"]
             for id_ in changes.removed.tolist():
                 export.pop(id_, None)
             export.update(zip(changes.ids.tolist(), changes.weights, strict=True))
             since = changes.until
-        embeddings.forget_changes(since)
-        whole = embeddings.changes()["user"]
+        embeddings.id_maps.forget(since)
+        whole = embeddings.id_maps.changes()["user"]
         assert sorted(whole.ids.tolist()) == sorted(export)
         for id_, weights in zip(whole.ids.tolist(), whole.weights, strict=True):
             assert torch.equal(export[id_], weights)
@@ -310,25 +310,23 @@ def test_changes_are_forgotten_by_table():
                                      (41, None, "up to 41 cannot.* 40 batches have trained"),
                                      (-1, "user", "up to -1 cannot")):
             with pytest.raises(Error, match=message):
-                embeddings.forget_changes(until, name)
-        before, size = embeddings.changes(30), len(embeddings.id_maps.state())
-        embeddings.forget_changes(30, "user")
+                embeddings.id_maps.forget(until, name)
+        before, size = embeddings.id_maps.changes(30), len(embeddings.id_maps.state())
+        embeddings.id_maps.forget(30, "user")
         assert len(embeddings.id_maps.state()) < size
         with pytest.raises(Error, match="begins after batch 30, and events since batch 20"):
-            embeddings.changes(20)
-        for name, each in embeddings.changes(30).items():
+            embeddings.id_maps.changes(20)
+        for name, each in embeddings.id_maps.changes(30).items():
             for part in ("ids", "rows", "removed"):
                 assert torch.equal(getattr(each, part), getattr(before[name], part))
         copied = copy.deepcopy(embeddings)
         with pytest.raises(Error, match="begins after batch 30"):
-            copied.changes(29)
-        embeddings.forget_changes(40)
+            copied.id_maps.changes(29)
+        embeddings.id_maps.forget(40)
         assert all(len(each.ids) == len(each.removed) == 0
-                   for each in embeddings.changes(40).values())
+                   for each in embeddings.id_maps.changes(40).values())
         train(embeddings, made[40:])
-        assert before["user"].until == 40 and len(embeddings.changes(40)["user"].ids)
-    with pytest.raises(Error, match="there is none"):
-        collection(given=[TableConfig("a", 9, 4)]).forget_changes(0)
+        assert before["user"].until == 40 and len(embeddings.id_maps.changes(40)["user"].ids)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -336,7 +334,7 @@ def test_exports_are_saved(tmp_path, dtype):
     with collection(given=[TableConfig("user", ROWS, DIM, dtype=dtype, ids="any",
                                        expiry=Expiry())]) as embeddings:
         train(embeddings, [ids[:, :1] for ids in batches(seed=9)])
-        changes = embeddings.changes(since=40)["user"]
+        changes = embeddings.id_maps.changes(since=40)["user"]
     assert len(changes.ids) and len(changes.removed)
     changes.save(tmp_path / "changes.npz")
     changes.save(tmp_path / "changes.safetensors")
@@ -363,8 +361,7 @@ def test_exports_are_saved(tmp_path, dtype):
     (lambda: TableConfig("a", 9, 4, expiry=Expiry()), "admission and expiry need ids='any'"),
     (lambda: TableConfig("a", 9, 4, admission=LeastCount(2, 9)), "admission and expiry need"),
     (lambda: collection("hotline", cold="pooled"), "cold='gathered'"),
-    (lambda: collection("hotline").parts().__next__(), "Call the collection"),
-    (lambda: collection(given=[TableConfig("a", 9, 4)]).changes(), "there is none"),
+    (lambda: collection("hotline").batches.parts().__next__(), "Call the collection"),
     (lambda: TableConfig("a", 1, 4, ids="any"), "table 'a': a map of ids needs 2 to"),
     (lambda: TableConfig("a", 9, 4, ids="any", admission=2), "'a': admission is .* LeastCount or "),
     (lambda: TableConfig("a", 9, 4, ids="any", admission=Expiry()), "'a': admission is .*Expiry"),

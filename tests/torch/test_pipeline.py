@@ -272,8 +272,8 @@ def test_popular_samples_train_while_the_others_rows_come():
     for each in (run, beside):
         each.collection.flush()
     for config in TABLES:
-        for one, other in zip(run.collection.table(config.name),
-                              beside.collection.table(config.name), strict=True):
+        for one, other in zip(run.collection.contents.table(config.name),
+                              beside.collection.contents.table(config.name), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
     run.end()
     beside.end()
@@ -421,7 +421,7 @@ def test_how_much_of_a_gather_popular_samples_hide(gather):
         for ids, label in batches:
             run.collection.prefetch(ids)
             before = run.collection.store.micro_batches.popular
-            for part in run.collection.parts():
+            for part in run.collection.batches.parts():
                 run.model((ids[part], label[part])).square().mean().backward()
                 clock.pass_by(trains * len(part) / len(label))
             popular = run.collection.store.micro_batches.popular - before

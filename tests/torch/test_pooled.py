@@ -118,7 +118,7 @@ def test_accumulated_and_scaled_gradients(device, optimizer):
                     embeddings.optimizer.zero_grad()
             embeddings.flush()
             ends.append([part.clone() for config in tables
-                         for part in embeddings.table(config.name) if part is not None])
+                         for part in embeddings.contents.table(config.name) if part is not None])
     for gathered, pooled in zip(*ends, strict=True):
         torch.testing.assert_close(pooled, gathered, rtol=1e-5, atol=1e-6)
 

@@ -65,7 +65,7 @@ RANGES = {
         [], nn.Sequential(HotEmbeddingBag(9, 4, cache="resident")), len, ahead=ahead),
         [(0,), (None,), (np.int64(2),)], [(-1,), ("x",), (1.5,)]),
     "until": (lambda until: HotEmbeddingBagCollection(
-        [TableConfig("a", 9, 4, ids="any")], mode="resident").forget_changes(until),
+        [TableConfig("a", 9, 4, ids="any")], mode="resident").id_maps.forget(until),
         [(0,)], [("x",), (0.5,), (None,)]),
     "look_ahead": (cached, [(1, 0), (1, 62), (63, 0)], [(0, 0), (1, -1), (1, 63), (64, 0)]),
 }

@@ -5,6 +5,7 @@ import threading
 import warnings
 from contextlib import ExitStack, suppress
 from functools import cache
+from operator import attrgetter
 
 import hotrow
 import pytest
@@ -277,7 +278,7 @@ def test_a_step_that_reaches_some_tables_names_the_others(monkeypatch):
     collection.close()
 
 
-@pytest.mark.parametrize("call", ["reset_cache_states", "learn", "flush", "close"])
+@pytest.mark.parametrize("call", ["lifecycle.reset", "learn", "flush", "close"])
 @pytest.mark.parametrize("owner, name", [
     (HostTables, "write"), (HostTables, "land"), (LookAheadPolicy, "clear"),
     (LookAheadPolicy, "install"), (BatchStages, "restart"), (SlotStorage, "clear"),
@@ -294,7 +295,7 @@ def test_what_fails_between_steps_loses_nothing(monkeypatch, owner, name, call):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 with suppress(ValueError, KeyboardInterrupt):
-                    getattr(collection, call)()
+                    attrgetter(call)(collection)()
                 patched.undo()
                 if call != "close":
                     with suppress(ValueError):  # the slots are not known any more

@@ -120,8 +120,8 @@ def tables_are_refused():
         for name in names:
             here = "there is no table 'zz'" if name == "zz" else "make different calls"
             with refused(here, "make different calls.*table 'a' was not gathered"):
-                shared.table(name if place()[1] else "a")
-        weights, state = shared.table("a")
+                shared.contents.table(name if place()[1] else "a")
+        weights, state = shared.contents.table("a")
         assert weights.shape == (40, 4) and state is None
         step(shared)
 

@@ -257,7 +257,7 @@ def test_on_a_gpu(run):
                 collection.optimizer.step()
                 collection.optimizer.zero_grad()
             collection.flush()
-            ends.append([collection.table(config.name)[0].clone() for config in TABLES])
+            ends.append([collection.contents.table(config.name)[0].clone() for config in TABLES])
     for here, there in zip(*ends, strict=True):
         torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-6)
 

@@ -337,7 +337,8 @@ def test_rows_of_tables_in_memory_load(config):
         step(memory, 7, 2999)
         tables.load_state_dict(memory.state_dict())
         rows = torch.tensor([7, 8, 2999])
-        assert torch.equal(tables.contents.rows("user", rows), memory.table("user")[0][rows])
+        assert torch.equal(tables.contents.rows("user", rows),
+                           memory.contents.table("user")[0][rows])
         assert tables.contents.rows("user", rows[:0]).shape == (0, 8)
 
 

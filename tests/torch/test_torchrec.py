@@ -108,7 +108,7 @@ def test_several_features_of_a_table_and_rows_as_they_are():
                                        options=Options(seed=3)) as collection:
             modules = theirs.embedding_bags if pooling == "sum" else theirs.embeddings
             for config in tables:
-                modules[config.name].weight.data.copy_(collection.table(config.name)[0])
+                modules[config.name].weight.data.copy_(collection.embeddings[config.name].weight.detach())
             found, expected = collection(ids), theirs(ids)
             assert list(found.keys()) == list(expected.keys()) == ["b", "a@one", "a@two"]
             for name in found.keys():  # noqa: SIM118
@@ -193,10 +193,10 @@ def test_torchrecs_dlrm_takes_the_collection():
 def test_parameters_are_drawn_again_and_other_configs_refused():
     _, configs = torchrecs(init_fn=lambda each: torch.nn.init.constant_(each, 2))
     ours = HotEmbeddingBagCollection(configs, mode="resident")
-    assert (ours.table("a")[0] == 2).all()
-    ours.table("a")[0].zero_()
+    assert (ours.embeddings["a"].weight.detach() == 2).all()
+    ours.embeddings["a"].weight.detach().zero_()
     ours.reset_parameters()
-    assert (ours.table("a")[0] == 2).all() and ours.device == torch.device("cpu")
+    assert (ours.embeddings["a"].weight.detach() == 2).all() and ours.device == torch.device("cpu")
     assert not ours.is_weighted()
     _, configs = torchrecs(data_type=torchrec.DataType.FP16)
     configs[0].data_type = torchrec.DataType.INT8

@@ -97,7 +97,7 @@ def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
                     each.step()
                     each.zero_grad()
             if reset_every and (number + 1) % reset_every == 0:
-                collection.reset_cache_states()
+                collection.lifecycle.reset()
         collection.flush()
         return Outcome(collection.sha256(), losses, collection.statistics)
 
@@ -132,5 +132,5 @@ def check_beside(collection, beside, steps, batches, expect, tables):
             optimizer.step()
     collection.flush()
     for config, each in zip(tables, beside, strict=True):
-        torch.testing.assert_close(collection.table(config.name)[0], each.weight.detach(),
+        torch.testing.assert_close(collection.contents.table(config.name)[0], each.weight.detach(),
                                    rtol=1e-5, atol=1e-6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from copy import copy
 from dataclasses import replace
@@ -14,7 +14,6 @@ from torch import nn
 
 from ...contract.errors import Error
 from ...device import Device
-from ...operands.integers import whole
 from ...tables import Commit
 from ..features.configs import TableConfig, TableGroup, check_tables, group_tables, table_config
 from ..features.layout import FeatureLayout
@@ -33,7 +32,6 @@ from .cache import Cache
 from .commits import Commits
 from .contents import TableContents
 from .eager import outside_compile, refuse_scripting
-from .id_batches import TableChanges
 from .id_maps import IdMaps
 from .lifecycle import Lifecycle
 from .lookups import Lookups
@@ -101,9 +99,11 @@ class HotEmbeddingBagCollection(nn.Module):
     staging : GradientStage
         Gradients of rows before a step; `steps` counts these.
     lifecycle : Lifecycle
-        Between batches: `finish`, `flush`, `reset`, and writes of others into the tables.
+        Between batches: `finish`, `flush`, `reset`, which empties the slots, and writes of others
+        into the tables.
     batches : TrainedBatches
-        Batches that were prefetched or train; `count` is the number of the next one.
+        Batches that were prefetched or train; `count` is the number of the next one, `skip` drops
+        one, and `parts` takes one in micro-batches.
     lookups : Lookups
         Forward, also by feature.
     calls : BagCalls
@@ -116,7 +116,7 @@ class HotEmbeddingBagCollection(nn.Module):
     cache : Cache
         Learned rows and access counts.
     id_maps : IdMaps or None
-        Of tables with `ids="any"`.
+        Of tables with `ids="any"`: their `changes` for an export.
 
     Raises
     ------
@@ -172,13 +172,13 @@ class HotEmbeddingBagCollection(nn.Module):
             if disk is not None:
                 disk.store.reserve(getattr(self.store, "slots", 0))
             self.contents = self._make_contents(here)
+            self.staging = GradientStage(self.store.groups, memory, options.cold == "pooled")
+            self.lifecycle = Lifecycle(self.store, self.staging)
             self.id_maps = self._make_id_maps(seed, rule) if mapped else None
             if groups is None and options.initialise:
                 self._draw(here, seed)
             undo.pop_all()
         self.device = torch.device(self.store.slot_memory.device)
-        self.staging = GradientStage(self.store.groups, memory, options.cold == "pooled")
-        self.lifecycle = Lifecycle(self.store, self.staging)
         self.batches = TrainedBatches(self.layout, self.store, self.lifecycle, mode, self.id_maps)
         self.calls = BagCalls(self.tables, self.layout, self.store, self.batches, self.staging)
         self.lookups = Lookups(self.layout, self.store, self.staging, self.batches, self.calls,
@@ -233,7 +233,7 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def _make_id_maps(self, seed: int | None, rule: Rule) -> IdMaps:
         return IdMaps(self.tables, drawn_seed() if seed is None else seed, self.contents,
-                      self.store, rule.initial)
+                      self.store, rule.initial, self.lifecycle)
 
     def _make_cache(self) -> Cache:
         return Cache(self.tables, self.mode, self.store, self.lifecycle)
@@ -301,23 +301,6 @@ class HotEmbeddingBagCollection(nn.Module):
         The ids are copied: the caller may overwrite them.
         """
         self.batches.prefetch(self.batches.bags(inputs, offsets, per_sample_weights))
-
-    def skip(self) -> None:
-        """Drop the batch that was prefetched first, which will not be looked up."""
-        self.batches.skip()
-
-    def parts(self) -> Iterator[torch.Tensor]:
-        """The micro-batches of the batch that was prefetched first, in mode hotline.
-
-        The popular samples come first, whose rows are all in slots, while the rows of the others
-        are fetched; then the others. Call the collection with the yielded samples before the next.
-
-        Yields
-        ------
-        int64[k]
-            Samples, at least one.
-        """
-        return self.batches.parts()
 
     def gradients(self) -> list[torch.Tensor]:
         """Tensors whose `grad` are the staged gradients: for clipping, not for another optimizer.
@@ -405,52 +388,6 @@ class HotEmbeddingBagCollection(nn.Module):
         with self.lifecycle.lock:
             return self.cache.learn(rows, warmup_ratio, ids_freq_mapping, limit, decay)
 
-    def changes(self, since: int = 0) -> dict[str, TableChanges]:
-        """What an export of tables with `ids="any"` lacks that was made after batch `since`; of
-        several processes all get the same.
-
-        Parameters
-        ----------
-        since : int
-            `until` of the changes of the last export; 0 exports every id.
-
-        Returns
-        -------
-        dict of str to TableChanges
-            By the table's name.
-
-        Raises
-        ------
-        Error
-            No table has any ids, the log has forgotten those batches, or `since` is a batch to
-            come, of before a load.
-        """
-        if self.id_maps is None:
-            raise Error("changes() is for tables with ids='any', and there is none")
-        self.flush()
-        return self.id_maps.changes(since)
-
-    def forget_changes(self, until: int, name: str | None = None) -> None:
-        """Drop what `changes` keeps of batches up to `until`, which every export has.
-
-        Later calls of `changes` begin at `until` or after it, or with `since=0` for every id.
-
-        Parameters
-        ----------
-        until : int
-            Of the changes that were exported.
-        name : str, optional
-            Of a table; by default all tables with `ids="any"`.
-
-        Raises
-        ------
-        Error
-            There is no such table, or these batches have not trained.
-        """
-        if self.id_maps is None:
-            raise Error("forget_changes() is for tables with ids='any', and there is none")
-        self.id_maps.forget(whole(until, "until"), name)
-
     def observe(self, inputs: Any, offsets: Any = None, per_sample_weights: Any = None) -> None:
         """Let the device count the lookups of a batch that does not train."""
         self.store.observe(self.batches.request(
@@ -485,15 +422,6 @@ class HotEmbeddingBagCollection(nn.Module):
     def flush(self) -> None:
         """Bring the tables' memory up to date."""
         self.lifecycle.flush()
-
-    def reset_cache_states(self) -> None:
-        """Write back, and empty the slots."""
-        self.lifecycle.reset()
-
-    def table(self, name: str) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """One table, up to date: (weights [rows, dim], state or None); of several ranks copies."""
-        self.flush()
-        return self.contents.table(name)
 
     def sha256(self) -> str:
         """Digests of all rows, then of all state, group after group."""

@@ -13,13 +13,16 @@ import torch
 
 from ...contract.errors import Error
 from ...ids import IdMap, initial_rows
+from ...operands.integers import whole
 from ...system.interrupts import uninterrupted
 from ..features.bags import Bags
 from ..features.configs import TableConfig
 from ..optim.lookup import backward_number
+from ..optim.on_host import on_host
 from ..store.base import PendingBackward, Store
 from .contents import TableContents
 from .id_batches import AnyIds, Assignment, PlannedIds, TableChanges
+from .lifecycle import Lifecycle
 
 KEPT = 16  # batches after its last lookup in which an id keeps its row, at least
 
@@ -42,6 +45,7 @@ class IdMaps:
         Gets the rows that begin.
     initial : float
         State of a row that begins.
+    lifecycle : Lifecycle
 
     Attributes
     ----------
@@ -50,8 +54,8 @@ class IdMaps:
     """
 
     def __init__(self, tables: Sequence[TableConfig], seed: int, contents: TableContents,
-                 store: Store, initial: float) -> None:
-        self._tables, self._contents = tables, contents
+                 store: Store, initial: float, lifecycle: Lifecycle) -> None:
+        self._tables, self._contents, self._lifecycle = tables, contents, lifecycle
         self._store, self._initial_state = store, initial
         self.maps = {
             number: IdMap(config.num_embeddings, config.admission, config.expiry, seed + number)
@@ -95,8 +99,9 @@ class IdMaps:
                     raise Error(
                         f"a batch is not the one that was prefetched in its place ({ids.lookups} "
                         f"ids, prefetched {planned.source.lookups}): batches train in the order "
-                        f"of prefetch(). Call skip() of the pipeline or the collection for a "
-                        f"batch that is not looked up, and eval() where nothing trains")
+                        f"of prefetch(). Call skip() of the pipeline, or of the collection's "
+                        f"batches, for a batch that is not looked up, and eval() where nothing "
+                        f"trains")
             if planned is None:
                 planned = self._plan(ids, bags)
             return self._own(bags, planned.rows, ids.first)
@@ -235,8 +240,27 @@ class IdMaps:
             messages.append(f"{key}: {error}")
             return None
 
-    def changes(self, since: int) -> dict[str, TableChanges]:
-        """As `HotEmbeddingBagCollection.changes`; tables are up to date."""
+    @on_host
+    def changes(self, since: int = 0) -> dict[str, TableChanges]:
+        """What an export lacks that was made after batch `since`; of several processes all get the
+        same.
+
+        Parameters
+        ----------
+        since : int
+            `until` of the changes of the last export; 0 exports every id.
+
+        Returns
+        -------
+        dict of str to TableChanges
+            By the table's name.
+
+        Raises
+        ------
+        Error
+            The log has forgotten those batches, or `since` is a batch to come, of before a load.
+        """
+        self._lifecycle.flush()
         found = {}
         for number, each in self.maps.items():
             name, changes = self._tables[number].name, each.changes(since)
@@ -250,8 +274,24 @@ class IdMaps:
                 torch.from_numpy(changes.removed.view(np.int64)))
         return found
 
-    def forget(self, until: int, name: str | None) -> None:
-        """As `HotEmbeddingBagCollection.forget_changes`."""
+    def forget(self, until: int, name: str | None = None) -> None:
+        """Drop what `changes` keeps of batches up to `until`, which every export has.
+
+        Later calls of `changes` begin at `until` or after it, or with `since=0` for every id.
+
+        Parameters
+        ----------
+        until : int
+            Of the changes that were exported.
+        name : str, optional
+            Of a table; by default all tables.
+
+        Raises
+        ------
+        Error
+            There is no such table, or these batches have not trained.
+        """
+        until = whole(until, "until")
         names = {self._tables[number].name: each for number, each in self.maps.items()}
         if name is not None and name not in names:
             raise Error(f"there is no table {name!r} with ids='any': expected one of "

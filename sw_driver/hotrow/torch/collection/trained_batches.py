@@ -15,6 +15,7 @@ from ..features.grouping import Request
 from ..features.layout import FeatureLayout
 from ..optim.gradients import LocatedRows
 from ..optim.lookup import backward_number
+from ..optim.on_host import on_host
 from ..store.base import PendingBackward, Store
 from .id_maps import IdMaps
 from .lifecycle import Lifecycle
@@ -115,8 +116,9 @@ class TrainedBatches:
         self.count += 1
         return request, located, pending
 
+    @on_host
     def skip(self) -> None:
-        """Drop the batch that was prefetched first."""
+        """Drop the batch that was prefetched first, which will not be looked up."""
         self._lifecycle.finish()
         request = self._store.coming()
         if request is not None:
@@ -140,8 +142,9 @@ class TrainedBatches:
         if instead is not None:
             raise Error(f"batch {self.count} is not the one that was prefetched in its place "
                         f"({bags.lookups} ids, prefetched {instead}): batches train in the order "
-                        f"of prefetch(). Call skip() of the pipeline or the collection for a batch "
-                        f"that is not looked up, and eval() where nothing trains")
+                        f"of prefetch(). Call skip() of the pipeline, or of the collection's "
+                        f"batches, for a batch that is not looked up, and eval() where nothing "
+                        f"trains")
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:
@@ -171,12 +174,21 @@ class TrainedBatches:
         return coming.source if self._part is None else coming.source.rows(self._part[0])
 
     def parts(self) -> Iterator[torch.Tensor]:
-        """Yield the micro-batches of the batch that was prefetched first: int64[k] samples."""
+        """The micro-batches of the batch that was prefetched first, in mode hotline.
+
+        The popular samples come first, whose rows are all in slots, while the rows of the others
+        are fetched; then the others. Call the collection with the yielded samples before the next.
+
+        Yields
+        ------
+        int64[k]
+            Samples, at least one.
+        """
         micro_batches = self._store.micro_batches
         if micro_batches is None or self._mode != "hotline" or self._id_maps is not None:
             raise Error(f"mode {self._mode} trains batches whole, and so do tables with "
-                        f"ids='any': parts() is for mode hotline. Call the collection, or iterate "
-                        f"the pipeline instead of calling its train()")
+                        f"ids='any' or of several processes: parts() is for mode hotline. Call "
+                        f"the collection, or iterate the pipeline instead of calling its train()")
         self._lifecycle.finish()
         popular = micro_batches.split()
         parts = [part for part in (torch.nonzero(which).squeeze(1)

@@ -37,7 +37,7 @@ def backward(collection: HotEmbeddingBagCollection, batch: B, loss: Callable[[B]
         return
     coming = collection.batches.coming
     size = 0 if coming is None else coming.samples
-    for samples in collection.parts():
+    for samples in collection.batches.parts():
         part = (select or indexed)(batch, samples)
         (loss(part) * (len(samples) / size)).backward()
 

@@ -229,7 +229,8 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     def _make_id_maps(self, seed: int | None, rule: Rule) -> IdMaps:
         assert isinstance(self.store, ShardedStore)
         return SharedIdMaps(self.tables, self.ranks.first(drawn_seed() if seed is None else seed),
-                            self.contents, self.store, rule.initial, self._sharding, self.ranks)
+                            self.contents, self.store, rule.initial, self.lifecycle,
+                            self._sharding, self.ranks)
 
     def _make_cache(self) -> Cache:
         assert isinstance(self.store, ShardedStore)
@@ -242,11 +243,6 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise Error("a ShardedEmbeddingBagCollection of hotrow cannot be copied or pickled: save "
                     "its state_dict(), which has whole tables")
-
-    def parts(self) -> Iterator[torch.Tensor]:
-        """Refused: the ranks have different popular samples, and lookups are collective."""
-        raise Error("tables of several processes train batches whole: iterate the pipeline instead "
-                    "of calling its train()")
 
     def abandon(self) -> None:
         """Release prefetched batches that will not be trained; not collective."""

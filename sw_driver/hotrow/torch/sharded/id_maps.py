@@ -10,6 +10,7 @@ from ...contract.errors import Error
 from ..collection.contents import TableContents
 from ..collection.id_batches import AnyIds, Assignment
 from ..collection.id_maps import IdMaps
+from ..collection.lifecycle import Lifecycle
 from ..features.bags import Bags
 from ..features.configs import TableConfig
 from .ranks import Ranks
@@ -36,15 +37,16 @@ class SharedIdMaps(IdMaps):
 
     Parameters
     ----------
-    tables, seed, contents, store, initial
+    tables, seed, contents, store, initial, lifecycle
         As in `IdMaps`; the same at all ranks.
     sharding : Sharding
     ranks : Ranks
     """
 
     def __init__(self, tables: Sequence[TableConfig], seed: int, contents: TableContents,
-                 store: ShardedStore, initial: float, sharding: Sharding, ranks: Ranks) -> None:
-        super().__init__(tables, seed, contents, store, initial)
+                 store: ShardedStore, initial: float, lifecycle: Lifecycle, sharding: Sharding,
+                 ranks: Ranks) -> None:
+        super().__init__(tables, seed, contents, store, initial, lifecycle)
         self._own_store, self._sharding, self._ranks = store.inner, sharding, ranks
 
     def _ids(self, bags: Bags) -> AnyIds:
