@@ -12,8 +12,8 @@ import torch
 from hotrow.contract.errors import Error
 from hotrow.device import open as open_device
 from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig, convert
-from hotrow.torch.collection.bag_calls import joined_bags
 from hotrow.torch.collection.collection import MODES
+from hotrow.torch.collection.joined_bags import joined_bags
 from hotrow.torch.optim.rules import OPTIMIZERS
 from torch import nn
 
@@ -115,6 +115,8 @@ def _train(mode, options, cardinalities, learning, batches, parts, device=None):
                 collection.observe(batch)
             collection.learn()
         if mode != "resident":
+            collection.store.stages.before = (
+                lambda stage, number: parts.switch(_STAGES.get(stage, stage)))
             parts.wrap(collection.store.device.transport, ("wait",), DEVICE)
             parts.wrap(collection.store.statistics, ("planned", "moved"), "statistics")
             parts.wrap(collection.store, ("take",), "plan")

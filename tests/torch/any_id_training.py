@@ -36,7 +36,7 @@ TABLES = {
 CASES = {
     "resident": {"mode": "resident"},
     "scratchpipe": {"mode": "scratchpipe", "ahead": 3, "workers": 1, "optimizer": "adagrad"},
-    "freqcache": {"mode": "freqcache", "ahead": 2, "admission": True,
+    "freqcache": {"mode": "freqcache", "ahead": 2,
                   "optimizer": "rowwise_adagrad"},
     "hotline": {"mode": "hotline", "ahead": 1, "optimizer": "adam"},
     "n-grams resident": {"mode": "resident", "tables": "n-grams",

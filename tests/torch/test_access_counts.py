@@ -65,9 +65,9 @@ def observe(collection, rows=(39, 19, 29), times=3):
 
 def named(collection):
     """The device's counts by the tables' names: dict of (name, row) to int."""
-    names = {collection.store.device_table(number): config.name
+    names = {collection.store.card.device_table(number): config.name
              for number, config in enumerate(collection.tables)}
-    found = collection.store.device.counts()
+    found = collection.store.card.device.counts()
     return {(names[table], row): count for table, row, count in zip(
         found.table.tolist(), found.row.tolist(), found.count.tolist(), strict=True)}
 
@@ -131,7 +131,7 @@ def test_a_distributed_checkpoint_of_another_mode_loads(tmp_path, modes):
 
 def test_a_distributed_checkpoint_of_another_card_loads(tmp_path):
     with collection_of(preset="ecp5") as collection:
-        assert collection.store.device.geometry.counter_entries != 256
+        assert collection.store.card.device.geometry.counter_entries != 256
         through_distributed(state_of(), collection, tmp_path)
         assert named(collection) == COUNTED
 

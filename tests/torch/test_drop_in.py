@@ -138,7 +138,8 @@ def draw_table():
 def test_tables_of_several_dims_start_differently():
     tables = HotEmbeddingBagCollection([TableConfig("a", 100, 8), TableConfig("b", 100, 16)],
                                        mode="resident", options=Options(seed=0))
-    assert not torch.equal(tables.table("a")[0].ravel()[:64], tables.table("b")[0].ravel()[:64])
+    a, b = (tables.contents.table(name)[0].ravel()[:64] for name in "ab")
+    assert not torch.equal(a, b)
 
 
 @pytest.mark.parametrize("lr", [-1, float("nan"), float("inf"), "0.1"])
@@ -277,7 +278,7 @@ def test_weights_of_lookups_have_the_shape_of_the_ids():
                                        mode="resident", options=Options(seed=0))
     ids, weights = IDS[:, :2], torch.rand(16, 2)
     expected = torch.cat([nn.functional.embedding_bag(
-        ids[:, column:column + 1], tables.table("ab"[column])[0], mode="sum",
+        ids[:, column:column + 1], tables.contents.table("ab"[column])[0], mode="sum",
         per_sample_weights=weights[:, column:column + 1]) for column in range(2)], dim=1)
     torch.testing.assert_close(tables(ids, None, weights), expected)
     for module in (bag, tables):

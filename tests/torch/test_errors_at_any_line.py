@@ -1,4 +1,4 @@
-"""An error at any line: a step or a load is whole, or its error names the tables."""
+"""An error at any line: a step or load is whole, or nothing trains until a checkpoint is loaded."""
 
 import linecache
 import random
@@ -6,11 +6,12 @@ import signal
 import sys
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
 
 import hotrow
 import pytest
 import torch
-from hotrow.contract.errors import DeviceError
+from hotrow.contract.errors import DeviceError, Error
 from hotrow.torch import HotEmbeddingBagCollection as Collection
 from hotrow.torch import TableConfig
 from hotrow.torch.optim import staging
@@ -25,7 +26,7 @@ STEPS = 4
 MODES = {
     "resident": {"mode": "resident"},
     "scratchpipe": {"mode": "scratchpipe", "share": 4, "workers": 0},
-    "freqcache": {"mode": "freqcache", "share": 4, "admission": True, "workers": 0},
+    "freqcache": {"mode": "freqcache", "share": 4, "workers": 0},
     "hotline": {"mode": "hotline", "share": 4, "workers": 0},
     "pooled": {"mode": "hotline", "share": 4, "cold": "pooled", "workers": 0}}
 
@@ -37,6 +38,7 @@ def batches():
 
 
 def weights(collection):
+    collection.flush()
     return {config.name: collection.contents.table(config.name)[0].clone() for config in TABLES}
 
 
@@ -100,18 +102,10 @@ def numbers(every):
         yield start + drawn.randrange(every), kinds[drawn.randrange(3)]
 
 
-def compare(found, before, after, said, place):
-    """Each table has not changed or is whole, and those that differ from the others are named;
-    `said` is None after a call that went on."""
-    new = {name: torch.allclose(found[name], after[name], rtol=1e-5, atol=1e-5) for name in found}
-    assert said is not None or all(new.values()), f"{new}, and no error at {place}"
-    for name, values in found.items():
-        named = repr(name) in (said or "")
-        old = torch.allclose(values, before[name], rtol=1e-5, atol=1e-5)
-        assert new[name] or old or named, f"{name} is neither, {said!r} at {place}"
-    if len(set(new.values())) > 1:
-        assert any(repr(name) in said for name in found), f"whole: {new}, {said!r} at {place}"
-    return all(new.values())
+def same(found, expected):
+    """Of each table whether the contents are these."""
+    return [torch.allclose(values, expected[name], rtol=1e-5, atol=1e-5)
+            for name, values in found.items()]
 
 
 def around_the_last_step(optimizer):
@@ -124,7 +118,7 @@ def around_the_last_step(optimizer):
 
 
 def steps_fail(name, every):
-    """The places of errors in a step."""
+    """The places of errors in a step: it is whole, or nothing trains until rows are loaded."""
     places, optimizer = [], "sgd" if name == "pooled" else "adagrad"
     before, after = around_the_last_step(optimizer)
     for number, kind in numbers(every):
@@ -132,22 +126,26 @@ def steps_fail(name, every):
                 name, optimizer=optimizer) as collection:
             warnings.simplefilter("ignore")
             train(collection, slice(STEPS - 1))
+            saved = deepcopy((collection.state_dict(), collection.optimizer.state_dict()))
             collection(batches()[-1]).square().sum().backward()
             error = ErrorAt(number, kind)
-            said = error.said(collection.optimizer.step)
+            error.said(collection.optimizer.step)
             if error.place is None:
                 return places
             places.append(error.place)
-            whole = compare(weights(collection), before, after, said, error.place)
-            stepped = collection.staging.steps == STEPS
-            assert "perhaps" in (said or "") or whole == stepped, error.place
-            staged = [each.values is not None for each in collection.staging.all]
-            collection.optimizer.step()
-            if "perhaps" not in (said or "") and (whole or any(staged)):
-                found = weights(collection)
-                for table, values in after.items():
-                    torch.testing.assert_close(found[table], values, rtol=1e-5, atol=1e-5,
-                                               msg=f"{table} again, {error.place}")
+            if collection.staging.broken:
+                for call in (collection.optimizer.step, lambda: collection(batches()[-1])):
+                    with pytest.raises(Error, match="Load a checkpoint"):
+                        call()
+                collection.optimizer.zero_grad()
+                collection.load_state_dict(saved[0])
+                collection.optimizer.load_state_dict(saved[1])
+                train(collection, slice(STEPS - 1, None))
+            elif collection.staging.steps < STEPS:
+                assert all(same(weights(collection), before)), error.place
+                assert not collection.staging.empty, error.place
+                collection.optimizer.step()
+            assert all(same(weights(collection), after)), error.place
     return places
 
 
@@ -155,7 +153,6 @@ def steps_fail(name, every):
 @pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", MODES)
 def test_steps(name, every):
-    """A step() that follows applies what is left, once."""
     assert len(steps_fail(name, every)) > 200 // every
 
 
@@ -174,14 +171,14 @@ def learns_fail(name, every):
             if error.place is None:
                 return places
             places.append(error.place)
-            assert compare(weights(collection), before, before, said, error.place), error.place
+            assert all(same(weights(collection), before)), f"{said!r} at {error.place}"
             expected = after
             try:
                 train(collection, slice(STEPS - 1, None))
             except BaseException as refusal:
                 assert "planted" in str(refusal), error.place
                 expected = before
-            assert compare(weights(collection), expected, expected, said, error.place), error.place
+            assert all(same(weights(collection), expected)), error.place
             with suppress(ValueError, DeviceError, KeyboardInterrupt):
                 collection.close()  # it repeats the error
     return places
@@ -206,15 +203,15 @@ def lost_after_the_update(monkeypatch):
     monkeypatch.setattr(cached.CachedStore, "_write_owed", forgetful)
 
 
-def tables_not_named(monkeypatch):
-    monkeypatch.setattr(staging, "raise_saying", lambda error, what: (_ for _ in ()).throw(error))
+def steps_that_go_on(monkeypatch):
+    monkeypatch.setattr(staging.GradientStage, "check_whole", lambda _: None)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", [lost_after_the_update, tables_not_named])
+@pytest.mark.parametrize("fault", [lost_after_the_update, steps_that_go_on])
 def test_a_fault_of_steps_shows(monkeypatch, fault):
     fault(monkeypatch)
-    with pytest.raises(AssertionError, match="/hotrow/"):
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
         steps_fail("freqcache", 5)
 
 
@@ -222,6 +219,7 @@ def test_a_fault_of_steps_shows(monkeypatch, fault):
 @pytest.mark.parametrize("what", ["rows", "state"])
 @pytest.mark.parametrize("name", ["resident", "scratchpipe"])
 def test_loads(name, what, every):
+    """A load is whole, or nothing trains."""
     with opened(name, seed=9) as other:
         train(other, slice(None))
         saved = {key: each.clone() for key, each in other.state_dict().items()}
@@ -230,18 +228,20 @@ def test_loads(name, what, every):
     for number, kind in numbers(every):
         with suppress(ValueError, DeviceError, KeyboardInterrupt), opened(name) as collection:
             train(collection, slice(2))
-            before = weights(collection)
-            states = {key: each.clone() for key, each in collection.saved.row_states().items()}
-            error = ErrorAt(number, kind)
+
+            def contents(collection=collection):
+                found = weights(collection) if what == "rows" else collection.saved.row_states()
+                return {key: each.clone() for key, each in found.items()}
+
+            before, error = contents(), ErrorAt(number, kind)
             said = error.said(lambda collection=collection: (
                 collection.load_state_dict(saved) if what == "rows"
                 else collection.optimizer.load_state_dict(state)))
             if error.place is None:
                 break
             places.append(error.place)
-            if what == "rows":
-                compare(weights(collection), before, after, said, error.place)
-            else:
-                assert weights(collection).keys() == before.keys()
-                compare(collection.saved.row_states(), states, state["state"][0], said, error.place)
+            found = contents()
+            assert (collection.staging.broken or all(same(found, before)) or all(
+                same(found, after if what == "rows" else state["state"][0]))), error.place
+            assert said is not None or not collection.staging.broken, error.place
     assert len(places) > 100 // every

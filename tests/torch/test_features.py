@@ -110,6 +110,7 @@ def test_a_batch_without_lookups_in_two_parts(make, mode):
     assert (dense == -0.5 * len(batches)).all()
     steps = torch.zeros(300, 1).index_add_(0, torch.cat([each for each, _ in batches]),
                                            torch.ones(5, 1))
+    collection.flush()
     torch.testing.assert_close(collection.contents.table("user")[0], before - 0.2 / 4 * steps)
 
 

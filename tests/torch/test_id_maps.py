@@ -90,7 +90,7 @@ def test_modes_and_prefetches_change_no_bit(rule):
     assert min(lost) > ROWS, "rows change hands"
     for mode, ahead, options in (("resident", 3, {}), ("scratchpipe", 0, {}),
                                  ("scratchpipe", 4, {"workers": 1}),
-                                 ("freqcache", 3, {"admission": True, "share": 4}),
+                                 ("freqcache", 3, {"share": 4}),
                                  ("hotline", 0, {})):
         with collection(mode, rule, **options) as embeddings:
             assert torch.equal(train(embeddings, made, ahead), results), (mode, ahead)

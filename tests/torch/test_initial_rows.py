@@ -17,7 +17,8 @@ def test_rows_follow_from_the_seed_and_the_number_of_the_table(dtype, optimizer)
         optimizer=optimizer, options=Options(seed=5)) as tables:
         for number, (name, (rows, dim)) in enumerate(sizes.items()):
             drawn = initial_rows(np.arange(rows), dim, 5 + number, rows**-0.5)
-            assert torch.equal(tables.table(name)[0], torch.from_numpy(drawn).to(dtype)), name
+            found, _ = tables.contents.table(name)
+            assert torch.equal(found, torch.from_numpy(drawn).to(dtype)), name
 
 
 def test_rows_of_a_part_of_a_table():

@@ -32,7 +32,7 @@ def trained(request):
     {"mode": "scratchpipe"},
     {"mode": "scratchpipe", "share": 4, "ahead": 6, "policy": "rrip"},
     {"mode": "scratchpipe", "share": 4, "ahead": 5, "workers": 4, "depth": 3, "look_ahead": 3},
-    {"mode": "freqcache", "share": 4, "policy": "freq", "admission": True},
+    {"mode": "freqcache", "share": 4, "policy": "freq"},
     {"mode": "freqcache", "ahead": 4, "workers": 2, "depth": 1},
     {"mode": "hotline", "ahead": 2, "workers": 1},
 ], ids=str)

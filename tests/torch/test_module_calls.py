@@ -85,7 +85,7 @@ def test_a_frozen_collection_gives_weights_of_lookups_their_gradient():
     nn.Sequential(tables).requires_grad_(False)
     weights = torch.ones(16, requires_grad=True)
     tables(IDS[:, 0], torch.arange(17), weights).sum().backward()
-    assert torch.equal(weights.grad, tables.table("a")[0][IDS[:, 0]].sum(1))
+    assert torch.equal(weights.grad, tables.contents.table("a")[0][IDS[:, 0]].sum(1))
     assert tables.staging.rows[0].values is None
 
 
@@ -193,10 +193,10 @@ def test_an_empty_batch_whose_loss_is_a_sum(mode):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     with HotEmbeddingBagCollection([TableConfig("a", 50, 4), TableConfig("b", 50, 4)], mode=mode,
                                    **grouped(**card)) as tables:
-        before = tables.table("a")[0].clone()
+        before = tables.contents.table("a")[0].clone()
         tables(torch.empty(0, 2, dtype=torch.int64)).sum().backward()
         tables.optimizer.step()
-        assert torch.equal(tables.table("a")[0], before)
+        assert torch.equal(tables.contents.table("a")[0], before)
 
 
 def test_rows_that_never_step_are_warned_of_once():

@@ -60,7 +60,7 @@ def step(collection, ids):
     "rowwise_adagrad", pytest.param("adagrad", marks=pytest.mark.long)])
 @pytest.mark.parametrize("options", [
     {"mode": "scratchpipe", "share": 4, "ahead": 3},
-    {"mode": "freqcache", "share": 4, "policy": "freq", "admission": True}, {"mode": "hotline"},
+    {"mode": "freqcache", "share": 4, "policy": "freq"}, {"mode": "hotline"},
 ], ids=lambda options: options["mode"])
 def test_tables_state_and_losses_are_residents(monkeypatch, opened, optimizer, options):
     batches = draw(1, 12)

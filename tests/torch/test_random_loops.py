@@ -88,7 +88,8 @@ def check_keyed(case):
     assert not any(refused.values())
     for config, part in zip(configs, found.split(4, dim=1), strict=True):
         ids, offsets, weights = keyed.of(config.name)
-        expected = embedding_bag(ids, tables.table(config.name)[0], offsets, mode=config.pooling,
+        rows, _ = tables.contents.table(config.name)
+        expected = embedding_bag(ids, rows, offsets, mode=config.pooling,
                                  per_sample_weights=weights if is_weighted else None)
         torch.testing.assert_close(part.detach(), expected)
 

@@ -4,13 +4,14 @@ import signal
 import threading
 import warnings
 from contextlib import ExitStack, suppress
+from copy import deepcopy
 from functools import cache
 from operator import attrgetter
 
 import hotrow
 import pytest
 import torch
-from hotrow.contract.errors import DeviceError
+from hotrow.contract.errors import DeviceError, Error
 from hotrow.contract.generated import QUEUE_OF, Opcode, Status
 from hotrow.queues.futures import Future
 from hotrow.torch import HotEmbeddingBagCollection as Collection
@@ -144,20 +145,6 @@ def test_saved_before_the_close(kind):
     failure.device.transport.close()
 
 
-def test_a_step_of_rows_without_a_slot_that_the_card_did_not_take_is_named():
-    failure = Failure("insert", DeviceError)
-    failure.device = hotrow.open("model", config=PLANNING)
-    collection = Collection(TABLES[:1], failure.device, "hotline", "sgd", 0.1,
-                            options=Options(seed=2, cold="pooled"))
-    collection.store.stages.before = failure
-    with pytest.raises(DeviceError, match=r"stopped; the step of batch 4 .* rows without a slot, "
-                                          r"of 'a'"):
-        for ids in batches():
-            collection(ids[:, :1]).square().sum().backward()
-            collection.optimizer.step()
-    failure.device.transport.close()
-
-
 def test_an_error_that_the_caller_catches_and_a_device_that_was_closed_first():
     device = hotrow.open("model", config=PLANNING)
     collection = Collection(TABLES, device, "scratchpipe", "adagrad", 0.1, options=Options(seed=2))
@@ -209,7 +196,7 @@ def interrupt():
 @pytest.mark.parametrize("owner, name", CALLS + CALLS_OF_SLOTS, ids=lambda each: getattr(
     each, "__name__", each))
 def test_training_goes_on_after_an_interrupt_at_any_call(monkeypatch, owner, name, act):
-    """And an error leaves whole steps, or names the tables of the step that it split."""
+    """And an error leaves whole steps, or a collection that trains no more."""
     for mode in ("resident", "scratchpipe")[(owner, name) in CALLS_OF_SLOTS:]:
         for after in (False, True):
             with monkeypatch.context() as patched, ExitStack() as held:
@@ -219,11 +206,12 @@ def test_training_goes_on_after_an_interrupt_at_any_call(monkeypatch, owner, nam
                                         options=Options(seed=2, workers=0))
                 at_call(patched, owner, name, 4, after, act)
                 steps, said = go_on(collection, act is fail)
+                broken = collection.staging.broken
                 patched.undo()
                 with warnings.catch_warnings(), suppress(ValueError):
                     warnings.simplefilter("ignore")
                     collection.close()
-                if "did not reach" not in said:
+                if not broken:
                     check(collection, steps)
                 assert act is fail or steps == 4, said
 
@@ -263,19 +251,31 @@ def test_a_backward_that_fails_after_the_lookup_stages_nothing_later(mode):
         check(collection, 1, "sgd")
 
 
-def test_a_step_that_reaches_some_tables_names_the_others(monkeypatch):
-    """And the next step() applies the rest."""
-    collection = Collection(TABLES, mode="resident", optimizer="adagrad", lr=0.1,
-                            options=Options(seed=2))
-    collection(batches()[0]).square().sum().backward()
-    with monkeypatch.context() as patched:
-        at_call(patched, opening.ResidentStore, "apply", 1, False, fail)
-        with pytest.raises(DeviceError, match=r"planted; the step of batch 0 did not reach the "
-                                              r"rows of 'c', whose gradients are staged"):
-            collection.optimizer.step()
-    collection.optimizer.step()
-    check(collection, 1)
-    collection.close()
+@pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
+def test_after_half_a_step_nothing_trains_until_a_checkpoint_is_loaded(monkeypatch, mode):
+    card = {} if mode == "resident" else {"device": "cpu"}
+    with Collection(TABLES, mode=mode, optimizer="adagrad", lr=0.1,
+                    **grouped(seed=2, workers=0, **card)) as collection:
+        saved = {name: each.clone() for name, each in collection.state_dict().items()}
+        state = deepcopy(collection.optimizer.state_dict())
+        ids = batches()[0]
+        with monkeypatch.context() as patched:
+            collection(ids).square().sum().backward()
+            at_call(patched, *((opening.ResidentStore, "apply") if mode == "resident" else
+                               (cached.CachedStore, "_update")), 1, False, fail)
+            with pytest.raises(ValueError, match="planted"):
+                collection.optimizer.step()
+        for call in (collection.optimizer.step, lambda: collection(ids),
+                     lambda: collection.prefetch(ids)):
+            with pytest.raises(Error, match=r"the step after batch 0 failed .planted.*"
+                                            r"Load a checkpoint"):
+                call()
+        collection.eval()(ids)
+        collection.train().load_state_dict(saved)
+        collection.optimizer.load_state_dict(state)
+        collection(ids).square().sum().backward()
+        collection.optimizer.step()
+        check(collection, 1)
 
 
 @pytest.mark.parametrize("call", ["lifecycle.reset", "learn", "flush", "close"])

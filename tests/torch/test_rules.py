@@ -35,7 +35,7 @@ def collection(optimizer, dtype=torch.float32, **options):
 
 def beside(tables, optimizer, **options):
     """A parameter with the rows of a collection, and its optimizer of PyTorch."""
-    rows = nn.Parameter(tables.table("a")[0].clone())
+    rows = nn.Parameter(tables.contents.table("a")[0].clone())
     return rows, optimizer([rows], **options)
 
 
@@ -65,7 +65,8 @@ def test_as_pytorch_where_every_row_is_looked_up(rule, optimizer, options):
     for _ in range(STEPS):
         gradient = torch.randn(ROWS, DIM, generator=generator)
         step_both(tables, rows, theirs, torch.arange(ROWS), gradient)
-        torch.testing.assert_close(tables.table("a")[0], rows.detach(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(tables.contents.table("a")[0], rows.detach(),
+                                   rtol=1e-5, atol=1e-6)
 
 
 def test_adam_of_some_rows_is_sparse_adam():
@@ -76,7 +77,8 @@ def test_adam_of_some_rows_is_sparse_adam():
         ids = torch.randperm(ROWS, generator=generator)[:7]
         gradient = torch.randn(7, DIM, generator=generator)
         step_both(tables, rows, theirs, ids, gradient, sparse=True)
-        torch.testing.assert_close(tables.table("a")[0], rows.detach(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(tables.contents.table("a")[0], rows.detach(),
+                                   rtol=1e-5, atol=1e-6)
 
 
 def test_partial_rowwise_adam_against_fp64():
@@ -158,11 +160,11 @@ def test_schedules_and_weight_decay_in_the_group():
     tables = collection("sgd", lr=1.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(tables.optimizer, 1.0, 10, cycle_momentum=False)
     tables.optimizer.param_groups[0]["weight_decay"] = 0.5
-    before, rate = tables.table("a")[0].clone(), tables.optimizer.param_groups[0]["lr"]
+    before, rate = tables.contents.table("a")[0].clone(), tables.optimizer.param_groups[0]["lr"]
     (tables(ALL.T) * 0).sum().backward()
     tables.optimizer.step()
     schedule.step()
-    torch.testing.assert_close(tables.table("a")[0], before * (1 - rate * 0.5))
+    torch.testing.assert_close(tables.contents.table("a")[0], before * (1 - rate * 0.5))
 
 
 @pytest.mark.parametrize("name", ["adam", "partial_rowwise_adam"])
@@ -235,7 +237,7 @@ def test_small_steps_move_narrow_rows_on_average():
     nearest, drawn = (collection(SGD(2.0**-12, rounding_seed=seed), torch.bfloat16)
                       for seed in (None, 3))
     for tables in (nearest, drawn):
-        tables.table("a")[0].fill_(1.0)
+        tables.contents.table("a")[0].fill_(1.0)
         for _ in range(64):
             tables(ALL.T).backward(torch.ones(ROWS, DIM))
             tables.optimizer.step()
@@ -247,11 +249,11 @@ def test_small_steps_move_narrow_rows_on_average():
 def test_without_a_seed_narrow_rows_round_to_nearest(dtype):
     """Also in a step that is not SGD's alone, here with weight decay."""
     tables = collection(SGD(0.1, weight_decay=0.3), dtype)
-    before = tables.table("a")[0].float()
+    before = tables.contents.table("a")[0].float()
     tables(ALL.T).backward(torch.full((ROWS, DIM), 0.7))
     tables.optimizer.step()
     expected = before - 0.1 * (0.7 + 0.3 * before)
-    torch.testing.assert_close(tables.table("a")[0], expected.to(dtype))
+    torch.testing.assert_close(tables.contents.table("a")[0], expected.to(dtype))
 
 
 def test_options_know_which_optimizers_have_state():

@@ -72,18 +72,18 @@ def test_a_seed_beyond_64_bits_is_refused(seed):
 def test_any_seed_of_64_bits_trains(seed):
     tables = HotEmbeddingBagCollection([TableConfig("a", 40, 4, dtype=torch.bfloat16)],
                                        mode="resident", optimizer=SGD(0.1, rounding_seed=seed))
-    before = tables.table("a")[0].clone()
+    before = tables.contents.table("a")[0].clone()
     train(tables)
-    assert not torch.equal(tables.table("a")[0], before)
+    assert not torch.equal(tables.contents.table("a")[0], before)
 
 
 @pytest.mark.parametrize("lr", [np.float64(0.1), np.float32(0.1), torch.tensor(0.1), 1, 0])
 @pytest.mark.parametrize("name", ["sgd", "rowwise_adagrad", "adagrad", "adam"])
 def test_numbers_of_other_kinds_train(name, lr):
     tables = collection(name, lr=lr)
-    before = tables.table("a")[0].clone()
+    before = tables.contents.table("a")[0].clone()
     train(tables)
-    assert torch.equal(tables.table("a")[0], before) == (not lr)
+    assert torch.equal(tables.contents.table("a")[0], before) == (not lr)
 
 
 @pytest.mark.parametrize("lr", [None, "x", -3.0])
@@ -124,7 +124,7 @@ def test_a_step_without_gradients_is_none_as_with_adam_of_pytorch(mode):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     with HotEmbeddingBagCollection(TABLES, mode=mode, optimizer=Adam(0.1, eps=1e-3),
                                    **grouped(seed=3, **card)) as tables:
-        rows = nn.Parameter(tables.table("a")[0].clone())
+        rows = nn.Parameter(tables.contents.table("a")[0].clone())
         theirs = torch.optim.Adam([rows], 0.1, eps=1e-3)
         for number in range(1, 4):
             train(tables)
@@ -135,7 +135,8 @@ def test_a_step_without_gradients_is_none_as_with_adam_of_pytorch(mode):
                 tables.optimizer.step()
                 theirs.step()
             assert tables.optimizer.param_groups[0]["step"] == number == theirs.state[rows]["step"]
-            torch.testing.assert_close(tables.table("a")[0], rows.detach(), rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(tables.embeddings["a"].weight.detach(), rows.detach(),
+                                       rtol=1e-5, atol=1e-6)
         assert tables.staging.steps == 9 and tables.staging.counted == 3
 
 

@@ -101,7 +101,7 @@ def rows_go_to_their_owners():
     rank, _, world = place()
     with opened("hotline") as shared:
         assert shared.learn({"a": [9, 0, 3], "b": [2, 39]}) == 5
-        held = shared.store.storages[0].resident
+        held = shared.store.card.storages[0].resident
         spans = shared.store.sharding.shards[0].whole_rows(held)
         first = shared.store.groups[0].tables.first[1]
         wanted = [row for row in (9, 0, 3) if row % world == rank]

@@ -192,7 +192,8 @@ def test_a_forked_process_does_not_train_the_parents_rows(config, mode):
 
 def test_whole_tables_are_refused_in_words(config):
     with opened(config, "scratchpipe") as tables:
-        for call in (lambda: tables.table("user"), lambda: tables.embedding_bags["user"].weight):
+        for call in (lambda: tables.contents.table("user"),
+                     lambda: tables.embedding_bags["user"].weight):
             with pytest.raises(Error, match=r"eval\(\), or read those of a commit"):
                 call()
         for call in (copy.deepcopy, copy.copy):

@@ -5,9 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NoReturn, TypeAlias
-
-from ..contract.errors import DeviceError
+from typing import Any, TypeAlias
 
 # Without the conversions to enumerations of module `signal`, which take longer than the rest.
 _signal: Any = import_module("_signal")
@@ -62,16 +60,6 @@ def deliver(pending: Pending) -> None:
     """Call the handlers of interrupts that `deferred_interrupt` kept."""
     for handler, arguments in pending:
         handler(*arguments)
-
-
-def raise_saying(error: BaseException, what: str) -> NoReturn:
-    """Raise the error that is being handled again, and say `what` has changed: an exception as a
-    DeviceError, an interrupt and the like as they are."""
-    said = f"{str(error) or type(error).__name__}; {what}"
-    if isinstance(error, Exception):
-        raise DeviceError(said) from error
-    error.args = (said,)
-    raise error
 
 
 @contextmanager

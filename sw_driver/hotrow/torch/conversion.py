@@ -10,14 +10,15 @@ from torch import nn
 
 from ..contract.errors import Error
 from ..device import Device
-from .collection.bag_calls import joined_bags
 from .collection.collection import FORWARD_HOOKS, HotEmbeddingBagCollection, refuse_ranks
 from .collection.embedding import HotEmbedding
 from .collection.embedding_bag import HotEmbeddingBag, check_convertible
+from .collection.joined_bags import joined_bags
 from .features.configs import TableConfig
 from .optim.on_host import on_host
 from .optim.rules import OptimizerName, Rule
 from .sharded.collection import ShardedEmbeddingBagCollection
+from .store.cached import CachedStore
 from .store.opening import Mode
 from .store.options import DEFAULTS, Options
 
@@ -114,16 +115,23 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
     for name, bag in found.items():
         parent, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(parent), attribute, hot[bag])
-    collection.store.copies_excess = True  # a step may have any number of calls
-    if inputs is not None:
-        modules = {name: hot[bag] for name, bag in found.items()}
-        model.register_forward_pre_hook(_Announcement(modules, inputs), with_kwargs=True)
+    _expect_calls(model, collection, {name: hot[bag] for name, bag in found.items()}, inputs)
     return collection
 
 
 def _check_ranks(sharded: bool) -> None:
     if not sharded:
         refuse_ranks("convert()", "convert(sharded=True)")
+
+
+def _expect_calls(model: nn.Module, collection: HotEmbeddingBagCollection,
+                  bags: Mapping[str, HotEmbeddingBag],
+                  inputs: Callable[..., dict[str, Any]] | None) -> None:
+    """Take any number of calls a step; with `inputs` those of one forward as one batch."""
+    if isinstance(collection.store, CachedStore):
+        collection.store.copies_excess = True
+    if inputs is not None:
+        model.register_forward_pre_hook(_Announcement(bags, inputs), with_kwargs=True)
 
 
 def _replacement(bag: nn.EmbeddingBag | nn.Embedding, collection: HotEmbeddingBagCollection,

@@ -16,7 +16,6 @@ from ..features.configs import TableConfig
 from ..features.inputs import integers
 from ..features.layout import Result
 from ..store.base import Store
-from ..store.in_flight import BatchWindow
 from .lifecycle import Lifecycle
 
 WARMUP_RATIO = 0.7  # of the slots, as CachedEmbedding warms them
@@ -75,7 +74,8 @@ class Cache:
         ------
         Error
         """
-        if self._store.closed:
+        card = self._store.card
+        if card is not None and card.closed:
             raise Error("the collection is closed, and its rows have no slots: call learn() before "
                         "close()")
         if whole(decay, "decay") < 0:
@@ -92,7 +92,7 @@ class Cache:
         """The slots to fill."""
         if warmup_ratio is not None and not _is_share(warmup_ratio):
             raise Error(f"warmup_ratio is a share of the slots, 0 to 1, not {warmup_ratio!r}")
-        slots = self._store.slots
+        slots = 0 if self._store.card is None else self._store.card.slots
         if limit is None:
             if warmup_ratio is None:
                 warmup_ratio = 1.0 if self._mode == "hotline" else WARMUP_RATIO
@@ -131,14 +131,14 @@ class Cache:
 
     def _give(self, number: int, ranked: list[RankedRows] | None, decay: int) -> int:
         """Give slots to at most so many rows: how many have one."""
-        if self.window is not None:
-            self.window.need_idle("give slots to other rows")
+        card = self._store.card
+        assert card is not None, "mode resident has no slots"
+        card.window.need_idle("give slots to other rows")
         if ranked is None:
-            hot = self._store.hottest(max(1, number), decay)
-            return self._store.warm(RowList(hot.table[:number], hot.row[:number]))
-        return self._store.warm(_first(
-            [(self._store.device_table(table), rows, ranks) for table, rows, ranks in ranked],
-            number))
+            hot = card.hottest(max(1, number), decay)
+            return card.warm(RowList(hot.table[:number], hot.row[:number]))
+        return card.warm(_first(
+            [(card.device_table(table), rows, ranks) for table, rows, ranks in ranked], number))
 
     # Parts that are others where several processes share the rows.
 
@@ -151,16 +151,11 @@ class Cache:
         """Which of a table's rows int64[n] this process has, bool[n], and their numbers here."""
         return np.ones(len(rows), np.bool_), rows
 
-    @property
-    def window(self) -> BatchWindow | None:
-        """The batches in flight on the device of this process."""
-        return self._store.window
-
     def access_counts(self) -> torch.Tensor | None:
         """The device's access counts: int64[3, n], tables, rows and counts; None without any, and
         after `close`."""
-        device = None if self._store.closed else self._store.device
-        counted = device and device.counts()
+        card = self._store.card
+        counted = None if card is None or card.closed else card.device.counts()
         if not counted:
             return None
         return torch.from_numpy(
@@ -168,9 +163,9 @@ class Cache:
 
     def set_access_counts(self, counts: torch.Tensor) -> None:
         """Set the device's access counts, if there is a device, to those of `access_counts`."""
-        if self._store.device is not None:
+        if self._store.card is not None:
             table, row, count = counts.numpy().astype(np.uint32)
-            self._store.device.set_counts(HotRows(table, row, count, cycles=0))
+            self._store.card.device.set_counts(HotRows(table, row, count, cycles=0))
 
 
 def _is_share(ratio: Any) -> bool:

@@ -22,7 +22,7 @@ from ..memory.slot_memory import memory_on
 from ..optim.on_host import entries_on_host
 from ..optim.rules import OptimizerName, Rule
 from ..optim.staging import GradientStage
-from ..store.base import Store
+from ..store.base import OwnStore, Store
 from ..store.disk import Disk
 from ..store.fitting import check_fits
 from ..store.opening import MODES, Mode, default_mode, open_store
@@ -165,16 +165,16 @@ class HotEmbeddingBagCollection(nn.Module):
             if disk is not None:
                 undo.callback(disk.close)
             self.layout = self._make_layout(here)
-            self.store = self._make_store(open_store(
-                here, rule, memory, device, mode, options,
-                None if disk is None or disk.plan is None else disk.plan.slots))
+            own = open_store(here, rule, memory, device, mode, options,
+                             None if disk is None or disk.plan is None else disk.plan.slots)
+            self.store = self._make_store(own)
             undo.callback(self.store.close)
             if disk is not None:
                 disk.store.reserve(getattr(self.store, "slots", 0))
             self.contents = self._make_contents(here)
             self.staging = GradientStage(self.store.groups, memory, options.cold == "pooled")
             self.lifecycle = Lifecycle(self.store, self.staging)
-            self.id_maps = self._make_id_maps(seed, rule) if mapped else None
+            self.id_maps = self._make_id_maps(own, seed, rule) if mapped else None
             if groups is None and options.initialise:
                 self._draw(here, seed)
             undo.pop_all()
@@ -224,16 +224,16 @@ class HotEmbeddingBagCollection(nn.Module):
         return FeatureLayout(self.tables, groups, self.options.bounds_check_mode,
                              self.options.is_weighted)
 
-    def _make_store(self, own: Store) -> Store:
+    def _make_store(self, own: OwnStore) -> Store:
         """The store of all rows, from that of the rows in this process's memory."""
         return own
 
     def _make_contents(self, groups: Sequence[TableGroup]) -> TableContents:
-        return TableContents(groups, self.store.on_card)
+        return TableContents(groups, () if self.store.card is None else self.store.card.on_card)
 
-    def _make_id_maps(self, seed: int | None, rule: Rule) -> IdMaps:
+    def _make_id_maps(self, own: OwnStore, seed: int | None, rule: Rule) -> IdMaps:
         return IdMaps(self.tables, drawn_seed() if seed is None else seed, self.contents,
-                      self.store, rule.initial, self.lifecycle)
+                      own, rule.initial, self.lifecycle)
 
     def _make_cache(self) -> Cache:
         return Cache(self.tables, self.mode, self.store, self.lifecycle)
@@ -400,9 +400,8 @@ class HotEmbeddingBagCollection(nn.Module):
         `slots`, `bypass` (the bypass area), `staging` (rows on their way) and `gradients`, state
         included; `metadata` of the host, `metadata_bits_per_slot`. Empty for resident.
         """
-        if not self.store.slots:
-            return {}
-        return {**self.store.memory(), "gradients": self.staging.nbytes}
+        card = self.store.card
+        return {} if card is None else {**card.memory(), "gradients": self.staging.nbytes}
 
     @property
     def statistics(self) -> dict[str, int]:
@@ -411,13 +410,13 @@ class HotEmbeddingBagCollection(nn.Module):
 
         A hit is a lookup whose row had a slot before its batch.
         """
-        return self.store.statistics.total if self.store.statistics else {}
+        return {} if self.store.card is None else self.store.card.statistics.total
 
     @property
     def table_statistics(self) -> dict[str, dict[str, int]]:
         """The counts of each table, without `hits` and `link_bytes`: dict by name; empty for
         resident."""
-        return self.store.statistics.by_table if self.store.statistics else {}
+        return {} if self.store.card is None else self.store.card.statistics.by_table
 
     def flush(self) -> None:
         """Bring the tables' memory up to date."""
@@ -553,7 +552,7 @@ class HotEmbeddingBagCollection(nn.Module):
         `commit` with `dense` that one stays the last, with a warning if steps followed it.
         """
         try:
-            self.lifecycle.close(self.saved.whole, self.disk.save)
+            self.lifecycle.close(self.disk.save)
         finally:
             self.disk.close()
 

@@ -86,6 +86,7 @@ class Commits:
         """As `HotEmbeddingBagCollection.commit`."""
         self.disk  # noqa: B018  # an Error without one
         with self._lifecycle.lock:
+            self._lifecycle.staging.check_whole()
             self._lifecycle.finish()
             number = self._write({"dense": dense, "ids": self._ids()}, keep)
             self._paired = dense is not None
@@ -100,6 +101,8 @@ class Commits:
                 self._return(number)
                 self._store.reload()
                 self.load_ids()
+                if all(group.tables.disk is not None for group in self._store.groups):
+                    self._lifecycle.staging.broken = ""
             dense = disk.parts().get("dense")
             self._paired = dense is not None
             return dense

@@ -19,7 +19,8 @@ from ..features.bags import Bags
 from ..features.configs import TableConfig
 from ..optim.lookup import backward_number
 from ..optim.on_host import on_host
-from ..store.base import PendingBackward, Store
+from ..store.base import OwnStore
+from ..store.in_flight import PendingBackward
 from .contents import TableContents
 from .id_batches import AnyIds, Assignment, PlannedIds, TableChanges
 from .lifecycle import Lifecycle
@@ -41,7 +42,7 @@ class IdMaps:
     seed : int
         Of the maps, and of the rows that begin.
     contents : TableContents
-    store : Store
+    store : OwnStore
         Gets the rows that begin.
     initial : float
         State of a row that begins.
@@ -54,7 +55,7 @@ class IdMaps:
     """
 
     def __init__(self, tables: Sequence[TableConfig], seed: int, contents: TableContents,
-                 store: Store, initial: float, lifecycle: Lifecycle) -> None:
+                 store: OwnStore, initial: float, lifecycle: Lifecycle) -> None:
         self._tables, self._contents, self._lifecycle = tables, contents, lifecycle
         self._store, self._initial_state = store, initial
         self.maps = {

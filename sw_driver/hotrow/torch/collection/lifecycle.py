@@ -23,12 +23,13 @@ class Lifecycle:
 
     Attributes
     ----------
+    staging : GradientStage
     lock : RLock
         Of forward, staging and step, for threads that share a model.
     """
 
     def __init__(self, store: Store, staging: GradientStage) -> None:
-        self._store, self._staging = store, staging
+        self._store, self.staging = store, staging
         self.lock = staging.lock
         self._arrays = [part for group in self._store.groups if group.tables.in_memory
                         for local in range(group.tables.count)
@@ -38,7 +39,7 @@ class Lifecycle:
     @property
     def steps(self) -> int:
         """Steps of the optimizer that were applied."""
-        return self._staging.steps
+        return self.staging.steps
 
     def expect_writes(self) -> None:
         """Accept writes up to the next call of `adopt_writes`, of rows that no slot holds."""
@@ -55,30 +56,31 @@ class Lifecycle:
         versions = [array._version for array in self._arrays]
         if versions == self._versions:
             return
-        store, window = self._store, self._store.window
+        card = self._store.card
         with uninterrupted():
-            store.upload()  # the next call repeats it if it fails
-            if self._versions is not None and window is not None and not store.closed:
+            if card is not None:
+                card.upload()  # the next call repeats it if it fails
+            if self._versions is not None and card is not None and not card.closed:
                 self.finish()
-                if window.finished != window.submitted or any(
-                        bool(each.dirty.any()) for each in store.storages):
+                if card.window.finished != card.window.submitted or any(
+                        bool(each.dirty.any()) for each in card.storages):
                     self._versions = versions  # the caller may go on with the trained rows
                     raise Error("a table was written in place while slots hold trained rows of "
                                 "it, or batches are in flight: call flush() (state_dict() and "
                                 "weight do) after the last step and before the write")
-                store.reset()
+                self._store.reset()
             self._versions = versions
 
     def finish(self) -> None:
         """Release batches whose backward has run or cannot run, unless gradients are staged."""
-        self._store.finish(holds_gradients=not self._staging.empty)
+        self._store.finish(holds_gradients=not self.staging.empty)
 
     def flush(self) -> None:
         """Bring the tables' memory up to date."""
-        with self._staging.lock:
+        with self.staging.lock:
             self.adopt_writes()
             self._store.flush()
-            self._staging.finite.settle(wait=True)
+            self.staging.finite.settle(wait=True)
 
     def reset(self) -> None:
         """Write back, and empty the slots."""
@@ -88,10 +90,10 @@ class Lifecycle:
             self._store.flush()
             self._store.reset()
 
-    def close(self, whole: bool, save: Callable[[], None]) -> None:
+    def close(self, save: Callable[[], None]) -> None:
         """Write back, end the threads, and close a device that the store owns; `save` what belongs
-        to the tables if they are `whole`, and the last step was."""
+        to the tables if every step and load was whole."""
         with self.lock:
             self._store.close()
-        if whole and not self._staging.split:
+        if not self.staging.broken:
             save()

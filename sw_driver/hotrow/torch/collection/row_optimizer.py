@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...contract.errors import Error
-from ...system.interrupts import raise_saying, uninterrupted
+from ...system.interrupts import uninterrupted
 from ..features.layout import FeatureLayout
 from ..optim.on_host import on_host
 from ..optim.rules import OPTIMIZERS, OptimizerName, Rule
@@ -79,8 +79,8 @@ class RowOptimizer(torch.optim.Optimizer):
         Raises
         ------
         Error
-            A gradient is not a finite number; nothing is applied. Or the step failed after it
-            reached some of the tables, which the error names: the gradients of the others stay.
+            A gradient is not a finite number; nothing is applied. Or an earlier step or load was
+            left half done. What fails after a row has changed leaves such a step.
         """
         loss = None
         if closure is not None:
@@ -116,7 +116,8 @@ class RowOptimizer(torch.optim.Optimizer):
                         "torch.distributed.checkpoint does: give it the model and the other "
                         "optimizers, and save state_dict() of collection.optimizer beside what it "
                         "returns. It leaves lr of the parameter group at 0: set lr again to train")
-        if self._store.pools_cold_rows and not self.tuned_rule().plain:
+        card = self._store.card
+        if card is not None and card.pools_cold_rows and not self.tuned_rule().plain:
             raise Error("a card updates cold rows without weight decay: gather them "
                         "(cold='gathered')")
         self.tuned_rule().steps += 1
@@ -180,25 +181,16 @@ class RowOptimizer(torch.optim.Optimizer):
         Raises
         ------
         Error
-            It is no such state, or not of these tables; nothing was loaded, unless the error says
-            what was.
+            It is no such state, or not of these tables; nothing was loaded.
         """
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
         tuned, states, counts = self._layout.agree(
             lambda: self._given(state_dict), "nothing was loaded, because of the optimizer's state")
-        loaded = False
-        try:
-            with uninterrupted():
-                self._saved.load_row_states(states)
-                loaded = True
-                self.param_groups[0] |= tuned
-                self._counts.load(counts)
-        except BaseException as error:
-            if not loaded:
-                raise
-            raise_saying(error, "the state of all tables was loaded, and perhaps not the parameter "
-                                "group and the access counts of the device")
+        with uninterrupted():
+            self._saved.load_row_states(states)
+            self.param_groups[0] |= tuned
+            self._counts.load(counts)
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 

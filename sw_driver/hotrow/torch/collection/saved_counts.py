@@ -11,7 +11,7 @@ from ...contract.errors import Error
 from ..features.configs import TableConfig
 from ..store.base import Store
 from .cache import Cache
-from .saved_state import quoted, refusal
+from .saved_state import refusal
 
 _INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 _MOST = (1 << 32) - 1  # lookups of a row that a count holds
@@ -70,9 +70,10 @@ class SavedCounts:
 
     def _numbers(self) -> list[int]:
         """The device's number of each table; none without a device, and after `close`."""
-        if self._store.device is None or self._store.closed:
+        card = self._store.card
+        if card is None or card.closed:
             return []
-        return [self._store.device_table(number) for number in range(len(self._tables))]
+        return [card.device_table(number) for number in range(len(self._tables))]
 
 
 def _parts(saved: Any) -> tuple[Sequence[str] | None, torch.Tensor]:
@@ -123,7 +124,7 @@ def _renumbered(counts: torch.Tensor, own: Mapping[str, tuple[int, TableConfig]]
         chosen, name = counts[0] == table, names.get(table, f"number {table}")
         if name not in own:
             raise Error(f"the access counts are of table {name!r}, and there is none: expected "
-                        f"some of {quoted(list(own))}; {_WITHOUT}")
+                        f"some of {', '.join(map(repr, own))}; {_WITHOUT}")
         number, config = own[name]
         rows = counts[1, chosen]
         strange = rows[(rows < 0) | (rows >= config.num_embeddings)].tolist()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ...contract.errors import Error
-from ...system.interrupts import raise_saying, uninterrupted
+from ...system.interrupts import uninterrupted
 from ..features.configs import TableConfig
 from ..features.inputs import no_elements
 from .cache import Cache
@@ -38,17 +38,14 @@ class SavedState:
         As given.
     allow_fewer_rows : bool
         Whether loading takes tables of fewer rows, and leaves the others as they are.
-    whole : bool
-        False after a load that failed when it had begun to write tables.
     """
 
     def __init__(self, tables: Sequence[TableConfig], contents: TableContents,
                  shown: NamedTables, lifecycle: Lifecycle, cache: Cache) -> None:
         self.tables, self.cache = tables, cache
         self._contents, self._shown, self._lifecycle = contents, shown, lifecycle
-        self.allow_fewer_rows, self.whole = False, True
-        self._messages: list[str] | None = None  # of the last load
-        self._loaded: list[str] = []  # tables of that load
+        self.allow_fewer_rows = False
+        self._loaded: set[str] = set()  # tables, since a step or load was left half done
 
     def save(self, prefixes: Mapping[str, str], destination: dict[str, Any],
              keep_vars: bool) -> None:
@@ -66,8 +63,6 @@ class SavedState:
         """Load rows of tables, by name with the prefix of their keys, as `nn.Module` loads, and
         `also` what belongs to them; nothing if this or an earlier module has found an error."""
         self._lifecycle.reset()
-        if error_msgs is not self._messages:
-            self._messages, self._loaded = error_msgs, []
         found: dict[str, _Given] = {}
         messages: list[str] = []
         tables = {config.name: config for config in self.tables}
@@ -96,12 +91,7 @@ class SavedState:
                                 if key.startswith(prefix) and key not in known]
         error_msgs += messages
         if not error_msgs:
-            self._write(found, self._loaded, also)
-            self._loaded += found
-        elif self._loaded:
-            error_msgs.append(f"{quoted(self._loaded)} were loaded before, and no other table of "
-                              f"their collection")
-            self._loaded = []
+            self._write(found, "rows", also)
 
     def row_states(self) -> dict[str, torch.Tensor]:
         """State of each table in memory that has any, by name; contiguous."""
@@ -111,7 +101,7 @@ class SavedState:
         return {name: state.contiguous() for name, state in states.items() if state is not None}
 
     def load_row_states(self, states: Mapping[str, torch.Tensor]) -> None:
-        """Set the state of every table, or of none with an error that says nothing else."""
+        """Set the state of every table."""
         self._lifecycle.reset()
         own = {config.name: shape for config in self.tables
                if (shape := self._contents.state_shape(config.name)) is not None}
@@ -125,28 +115,33 @@ class SavedState:
             if not self._takes(state, own[name]):
                 raise Error(f"the state of table {name!r} has shape {list(state.shape)}, and the "
                             f"table's has {own[name]}")
-        self._write({name: (None, state) for name, state in states.items()})
+        self._write({name: (None, state) for name, state in states.items()}, "state")
 
-    def _write(self, tables: Mapping[str, _Given], before: Sequence[str] = (),
+    def _write(self, tables: Mapping[str, _Given], what: str,
                also: Callable[[], None] | None = None) -> None:
-        """Write (weights, state) of tables; an interrupt waits, and an error names the tables that
-        have changed, with those of `before`."""
-        changed = [*before]
-        try:
-            with uninterrupted():
-                self._contents.check_open()
+        """Write (weights, state) of tables; an interrupt waits, and after an error nothing trains
+        until all tables are loaded."""
+        staging = self._lifecycle.staging
+        with uninterrupted():
+            self._contents.check_open()
+            try:
                 for name, given in tables.items():
-                    changed.append(name)
-                    self.whole = False
                     self._contents.assign(name, *given)
                 if also is not None:
                     also()
-                self.whole = True
-        except BaseException as error:
-            if not changed:
+            except BaseException as error:
+                staging.broken = f"a load of {what} failed ({error or type(error).__name__})"
+                self._loaded.clear()
                 raise
-            raise_saying(error, f"{quoted(changed)} were loaded before, the last perhaps in part, "
-                                f"and no other table: load again")
+            if what == "rows" or staging.broken.startswith(f"a load of {what}"):
+                self._loaded |= tables.keys()
+                if also is not None:
+                    self._loaded |= {each.name for each in self.tables
+                                     if self._contents.on_disk(each.name)}
+                if what != "rows" or len(self._loaded) == len(self.tables):
+                    staging.broken = ""
+            if not staging.broken:
+                self._loaded.clear()
 
     def _takes(self, given: torch.Tensor, expected: list[int]) -> bool:
         """Whether loading takes a tensor of that shape."""
@@ -173,7 +168,3 @@ def load_others(module: nn.Module, state_dict: Mapping[str, Any], prefix: str,
             name for name, each in module._modules.items() if not isinstance(each, NamedTables))}
     return {key: value for key, value in state_dict.items()
             if not key.startswith(prefix) or key[len(prefix):].partition(".")[0] not in own}
-
-
-def quoted(names: list[str]) -> str:
-    return ", ".join(map(repr, names))

@@ -13,14 +13,13 @@ from ...contract.errors import Error
 from ..features.bags import Bags
 from ..features.grouping import Request
 from ..features.layout import FeatureLayout
-from ..optim.gradients import LocatedRows
 from ..optim.lookup import backward_number
 from ..optim.on_host import on_host
-from ..store.base import PendingBackward, Store
+from ..store.base import Store, TakenRows
+from ..store.micro_batches import MicroBatches
 from .id_maps import IdMaps
 from .lifecycle import Lifecycle
 
-TakenRows: TypeAlias = tuple[Request, list[LocatedRows], PendingBackward]
 RowsOf: TypeAlias = Callable[[Bags], list[torch.Tensor | None]]
 
 
@@ -60,7 +59,8 @@ class TrainedBatches:
 
         `rows_of` gives the rows of ids that have a map; by default they are only found.
         """
-        if bags.weights is not None and self._store.pools_cold_rows:
+        card = self._store.card
+        if bags.weights is not None and card is not None and card.pools_cold_rows:
             raise Error("weights per sample need cold='gathered': the card pools cold rows without")
         batch = f"batch {self.count + ahead}"
         request = self._layout.agree(lambda: self._layout.request(bags, batch),
@@ -73,6 +73,7 @@ class TrainedBatches:
         """Begin to fetch the rows of Bags, whose ids are copied."""
         bags, store, maps = bags.snapshot(), self._store, self._id_maps
         with self._lifecycle.lock:
+            self._lifecycle.staging.check_whole()
             self._lifecycle.adopt_writes()
             with self._keeping():
                 store.prefetch(self.request(
@@ -80,6 +81,7 @@ class TrainedBatches:
 
     def take(self, bags: Bags) -> TakenRows:
         """Rows of a batch."""
+        self._lifecycle.staging.check_whole()
         self._lifecycle.adopt_writes()
         store, maps = self._store, self._id_maps
         request = store.coming(bags)
@@ -88,13 +90,14 @@ class TrainedBatches:
         # only if another one was prefetched in the next place.
         if self._part is not None or (request is not None and not comes) or self.repeats:
             self._layout.check_weights(bags)
-            again = store.take_again(bags)
+            again = next((each for each in store.open_batches() if each[0].source.equals(bags)),
+                         None)
             if again is not None:
                 return again
         self._lifecycle.finish()
         if self._part is not None:
             request = self.request(bags.snapshot())
-            located, pending = store.take_part(request, *self._part)
+            located, pending = self._micro_batches.take(request, *self._part)
             self._part = None
             return request, located, pending
         if request is not None:
@@ -102,8 +105,8 @@ class TrainedBatches:
             self._layout.agree(
                 lambda: self._check_coming(bags, None if comes else prefetched),
                 f"batch {self.count} was refused, because of the order of batches")
-        if request is None and bags.lookups:
-            store.check_room()  # before ids get rows
+        if request is None and bags.lookups and store.card is not None and not store.several_ranks:
+            store.card.check_room()  # before ids get rows
         with self._keeping():
             if request is None:
                 request = self.request(bags.snapshot(), rows_of=None if maps is None else maps.take)
@@ -173,6 +176,17 @@ class TrainedBatches:
             return None
         return coming.source if self._part is None else coming.source.rows(self._part[0])
 
+    @property
+    def _micro_batches(self) -> MicroBatches:
+        """The parts of the batch that was prefetched first."""
+        card = self._store.card
+        if (card is None or self._mode != "hotline" or self._id_maps is not None
+                or self._store.several_ranks):
+            raise Error(f"mode {self._mode} trains batches whole, and so do tables with "
+                        f"ids='any' or of several processes: parts() is for mode hotline. Call "
+                        f"the collection, or iterate the pipeline instead of calling its train()")
+        return card.micro_batches
+
     def parts(self) -> Iterator[torch.Tensor]:
         """The micro-batches of the batch that was prefetched first, in mode hotline.
 
@@ -184,13 +198,8 @@ class TrainedBatches:
         int64[k]
             Samples, at least one.
         """
-        micro_batches = self._store.micro_batches
-        if micro_batches is None or self._mode != "hotline" or self._id_maps is not None:
-            raise Error(f"mode {self._mode} trains batches whole, and so do tables with "
-                        f"ids='any' or of several processes: parts() is for mode hotline. Call "
-                        f"the collection, or iterate the pipeline instead of calling its train()")
         self._lifecycle.finish()
-        popular = micro_batches.split()
+        popular = self._micro_batches.split()
         parts = [part for part in (torch.nonzero(which).squeeze(1)
                                    for which in (popular, ~popular)) if len(part)]
         for number, part in enumerate(parts):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from ...contract.errors import Error
 from ...kernels.pooling import BagLayout
 from ...system.forks import ForkLock
-from ...system.interrupts import raise_saying, uninterrupted
+from ...system.interrupts import uninterrupted
 from ..features.configs import TableGroup
 from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory
@@ -29,12 +29,11 @@ _UNSTEPPED = 64  # backwards without a step, of which the user is warned
 class RowStore(Protocol):
     """What takes the step of rows."""
 
-    reached: dict[int, bool]
     several_ranks: bool
 
-    def apply_all(self, staged: Sequence[StagedGradients], rule: Rule,
-                  finite: Tensor | None = None) -> None:
-        """Apply the StagedGradients of every group, and record the groups in `reached`."""
+    def step(self, staged: Sequence[StagedGradients], rule: Rule,
+             finite: Tensor | None = None) -> Callable[[], None]:
+        """Check the step of every group, and return the call that changes rows."""
 
     def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
         """Update the rows of StagedBags."""
@@ -64,8 +63,9 @@ class GradientStage:
         Steps that ended, and those among them that a rule with `counts_steps` counts, as an
         optimizer of PyTorch does: after a backward, also of a batch without lookups. Of several
         processes it counts all, because a rank does not know of the backward of another.
-    split : bool
-        Whether the last step reached some of its rows and not the others.
+    broken : str
+        The step or load that was left half done, in words; empty if all were whole. Nothing trains
+        until rows are loaded again.
     missed : list of bool
         Not empty after a backward of a lookup in `eval()`.
     """
@@ -76,7 +76,7 @@ class GradientStage:
         self.missed: list[bool] = []
         self.anchor = torch.zeros(0, dtype=torch.float32, requires_grad=True)
         self._backwards, self._last, self._cleared = 0, -1, True  # since the last step
-        self._warned = self.split = False
+        self._warned, self.broken = False, ""
         self.steps = self.counted = 0
         self.groups = tuple(groups)
         self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
@@ -157,70 +157,31 @@ class GradientStage:
     def apply(self, store: RowStore, rule: Rule, batch: int) -> None:
         """Check the gradients of the step after batch number `batch`, apply and clear them.
 
-        If that fails, the gradients of the groups that the step did not reach stay.
-
-        Raises
-        ------
-        DeviceError
-            It failed after it had reached some tables; the error names the others.
+        What fails before a row changes leaves the gradients staged. Later the step may be half
+        done: then `broken` says so, and the gradients are dropped.
         """
+        self.check_whole()
         finite = self.finite.check(batch, [*zip(self.groups, self.rows, strict=True),
                                            *zip(self.groups, self._bags, strict=False)])
-        begun = [each.values is not None for each in self.all]
-        counts = not self._cleared or any(begun) or store.several_ranks
-        steps = self.steps + 1, self.counted + counts
-        reached = store.reached
-        reached.clear()
+        begun = any(each.values is not None for each in self.all)
+        counts = not self._cleared or begun or store.several_ranks
+        change_rows = store.step(self.rows, rule, finite)
         try:
-            store.apply_all(self.rows, rule, finite)
-            for group, staged in enumerate(self._bags, len(self.rows)):
+            change_rows()
+            for group, staged in enumerate(self._bags):
                 if staged.values is not None:
-                    reached[group] = False  # a card that fails may have taken the step
-                    store.apply_bags(group - len(self.rows), staged, rule)
-                    reached[group] = True
-            self._end(steps)
+                    store.apply_bags(group, staged, rule)
+            self.steps, self.counted = self.steps + 1, self.counted + counts
+            self._backwards = 0
+            self.clear()
         except BaseException as error:
-            said = self._unsure(reached, batch)
-            for group in reached:
-                self.all[group].clear()
-            left = [each.values is not None for each in self.all]
-            if any(left) and left != begun:
-                said.append(f"the step of batch {batch} did not reach the rows of "
-                            f"{self._tables(left)}, whose gradients are staged: call step() again, "
-                            f"which leaves the other tables as they are, or zero_grad()")
-            if said:
-                self.split = True
-                raise_saying(error, "; ".join(said))
-            if reached and not any(left):
-                self._end(steps)
+            self.broken = f"the step after batch {batch} failed ({error or type(error).__name__})"
+            self.clear()
             raise
 
-    def _unsure(self, reached: Mapping[int, bool], batch: int) -> list[str]:
-        """What a step that failed perhaps did not reach: list of str."""
-        said = []
-        for number in (number for number, whole in reached.items() if not whole):
-            group = self.groups[number % len(self.groups)]
-            if number < len(self.rows):
-                names = [config.name for config in group.configs]
-                what = "perhaps did not reach the rows"
-            else:
-                rows = group.tables.locate(self.all[number].rows.unique())
-                names = [group.configs[table].name for table in np.unique(rows.table)]
-                what = (f"reached its rows in slots, and perhaps not its {len(rows)} rows without "
-                        f"a slot,")
-            said.append(f"the step of batch {batch} {what} of {', '.join(map(repr, names))}, whose "
-                        f"gradients were dropped")
-        return said
-
-    def _end(self, steps: tuple[int, int]) -> None:
-        """Record that all rows have so many `steps`, of which so many `counted`."""
-        (self.steps, self.counted), self.split = steps, False
-        self._backwards = 0
-        self.clear()
-
-    def _tables(self, chosen: Sequence[bool]) -> str:
-        """Names of the tables of the groups that bool[groups of `all`] chooses, in words."""
-        groups = [self.groups[number % len(self.groups)]
-                  for number, each in enumerate(chosen) if each]
-        return ", ".join(dict.fromkeys(
-            repr(config.name) for group in groups for config in group.configs))
+    def check_whole(self) -> None:
+        """Raise Error if a step or a load was left half done."""
+        if self.broken:
+            raise Error(f"{self.broken}, and left some rows before it and others after it: this "
+                        f"collection reads rows and trains none. Load a checkpoint, rows and "
+                        f"optimizer, or return to a commit")

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from ...contract.errors import Error
-from ..collection.bag_calls import joined_bags
 from ..collection.collection import HotEmbeddingBagCollection
 from ..collection.embedding_bag import HotEmbeddingBag
+from ..collection.joined_bags import joined_bags
 from ..features.bags import Bags
 
 

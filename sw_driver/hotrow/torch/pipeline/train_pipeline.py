@@ -69,9 +69,10 @@ class TrainPipeline(Generic[B]):
         self.loader, self.model = loader, model
         self._fed = collections_of(model)
         self.collections = [each.collection for each in self._fed]
+        self._cards = [each.store.card for each in self.collections]
         self._inputs, self._watch, self._writer = inputs, watch, writer
-        self.ahead = min(each.store.depth - 1 + each.store.look_ahead
-                         for each in self.collections) if ahead is None else whole(ahead, "ahead")
+        self.ahead = min(0 if card is None else card.depth - 1 + card.look_ahead
+                         for card in self._cards) if ahead is None else whole(ahead, "ahead")
         if self.ahead < 0:
             raise Error(f"a pipeline reads 0 or more batches ahead, not {self.ahead}")
         self.epoch = self.batch = self._skip = self._done = 0
@@ -189,8 +190,8 @@ class TrainPipeline(Generic[B]):
         counts = {name: count - self._before[name] for name, count in self._counts().items()}
         lookups, hits, stall = (counts.pop(name) for name in ("lookups", "hits", "stall"))
         stores = [each.disk.disk.store for each in self.collections if each.disk.any]
-        parts = next((each.store.micro_batches for each in self.collections
-                      if each.store.micro_batches and each.store.micro_batches.samples), None)
+        parts = next((card.micro_batches for card in self._cards
+                      if card is not None and card.micro_batches.samples), None)
         return {
             "batches": self._done,
             "batches_per_s": self._done / seconds if seconds else None,
@@ -204,8 +205,7 @@ class TrainPipeline(Generic[B]):
 
     def _counts(self) -> dict[str, Any]:
         """Lookups, hits, `stall`, and the seconds of each stage, of all batches so far: dict."""
-        stages = [each.store.batch_stages.stages for each in self.collections
-                  if each.store.batch_stages]
+        stages = [card.stages for card in self._cards if card is not None]
         return {
             **{name: sum(each.statistics.get(name, 0) for each in self.collections)
                for name in ("lookups", "hits")},

@@ -25,9 +25,8 @@ from ..memory.tables import EmbeddingTables, digest_of
 from ..optim.finite_check import FiniteCheck
 from ..optim.on_host import entries_on_host
 from ..optim.rules import OptimizerName, Rule
-from ..store.base import Store
+from ..store.base import OwnStore, Store
 from ..store.disk import Disk
-from ..store.in_flight import BatchWindow
 from ..store.opening import Mode
 from ..store.options import DEFAULTS, Options
 from .commits import SharedCommits, common_seed, folder_of_rank, open_common
@@ -220,20 +219,18 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
         return AgreedLayout(self.tables, self._sharding.spans, self.options.bounds_check_mode,
                             self.options.is_weighted, self.ranks)
 
-    def _make_store(self, own: Store) -> Store:
+    def _make_store(self, own: OwnStore) -> Store:
         return ShardedStore(own, self._sharding, self.ranks)
 
     def _make_contents(self, groups: Sequence[TableGroup]) -> TableContents:
         return ShardedContents(self._sharding, self.ranks)
 
-    def _make_id_maps(self, seed: int | None, rule: Rule) -> IdMaps:
-        assert isinstance(self.store, ShardedStore)
+    def _make_id_maps(self, own: OwnStore, seed: int | None, rule: Rule) -> IdMaps:
         return SharedIdMaps(self.tables, self.ranks.first(drawn_seed() if seed is None else seed),
-                            self.contents, self.store, rule.initial, self.lifecycle,
+                            self.contents, own, rule.initial, self.lifecycle,
                             self._sharding, self.ranks)
 
     def _make_cache(self) -> Cache:
-        assert isinstance(self.store, ShardedStore)
         return ShardedCache(self.tables, self.mode, self.store, self.lifecycle, self.contents,
                             self.ranks)
 
@@ -275,10 +272,10 @@ class ShardedCache(Cache):
     ranks : Ranks
     """
 
-    def __init__(self, tables: Sequence[TableConfig], mode: str, store: ShardedStore,
+    def __init__(self, tables: Sequence[TableConfig], mode: str, store: Store,
                  lifecycle: Lifecycle, contents: TableContents, ranks: Ranks) -> None:
         super().__init__(tables, mode, store, lifecycle)
-        self._inner, self._contents, self._ranks = store.inner, contents, ranks
+        self._contents, self._ranks = contents, ranks
 
     def access_counts(self) -> torch.Tensor | None:
         own, world = super().access_counts(), self._ranks.world
@@ -290,7 +287,7 @@ class ShardedCache(Cache):
         return counts
 
     def set_access_counts(self, counts: torch.Tensor) -> None:
-        if self._store.device is None:
+        if self._store.card is None:
             return
         world = self._ranks.world
         mine = (counts[1] + self._places(counts[0])) % world == self._ranks.rank
@@ -313,13 +310,11 @@ class ShardedCache(Cache):
         mine: NDArray[np.bool_] = owner == self._ranks.rank
         return mine, rows[mine] // self._ranks.world
 
-    @property
-    def window(self) -> BatchWindow | None:
-        return self._inner.window
-
     def _places(self, tables: torch.Tensor) -> torch.Tensor:
         """Place in its group of each of the device's tables int64[n], which decides on owners."""
-        device = [self._store.device_table(number) for number in range(len(self._tables))]
+        card = self._store.card
+        assert card is not None, "a device counts"
+        device = [card.device_table(number) for number in range(len(self._tables))]
         places = torch.zeros(max(device) + 1, dtype=torch.int64)
         places[device] = torch.tensor(
             [self._contents.locate(each.name)[1] for each in self._tables])

@@ -13,9 +13,9 @@ from ..collection.id_maps import IdMaps
 from ..collection.lifecycle import Lifecycle
 from ..features.bags import Bags
 from ..features.configs import TableConfig
+from ..store.base import OwnStore
 from .ranks import Ranks
 from .sharding import Sharding
-from .store import ShardedStore
 
 
 class SharedIdMaps(IdMaps):
@@ -44,10 +44,10 @@ class SharedIdMaps(IdMaps):
     """
 
     def __init__(self, tables: Sequence[TableConfig], seed: int, contents: TableContents,
-                 store: ShardedStore, initial: float, lifecycle: Lifecycle, sharding: Sharding,
+                 store: OwnStore, initial: float, lifecycle: Lifecycle, sharding: Sharding,
                  ranks: Ranks) -> None:
         super().__init__(tables, seed, contents, store, initial, lifecycle)
-        self._own_store, self._sharding, self._ranks = store.inner, sharding, ranks
+        self._sharding, self._ranks = sharding, ranks
 
     def _ids(self, bags: Bags) -> AnyIds:
         own = super()._ids(bags)
@@ -86,5 +86,5 @@ class SharedIdMaps(IdMaps):
         mine = owner == self._ranks.rank
         if bool(mine.any()):
             own = [row for row, is_mine in zip(rows, mine.tolist(), strict=True) if is_mine]
-            self._own_store.apply(group, code[mine] - int(self._sharding.first[group]),
+            self._store.apply(group, code[mine] - int(self._sharding.first[group]),
                                   self._initial(number, own), Assignment(self._initial_state))

@@ -1,7 +1,7 @@
 """Rows that several processes own: their owners look them up and train them."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -10,15 +10,15 @@ import torch
 from numpy.typing import NDArray
 
 from ...contract.errors import Error
-from ...operands.results import RowList
-from ...system.interrupts import raise_saying, uninterrupted
+from ...system.interrupts import uninterrupted
 from ..features.bags import Bags
 from ..features.grouping import Grouping, Request
 from ..memory.rows import Rows
-from ..optim.arithmetic import Stepping
-from ..optim.gradients import LocatedRows, StagedGradients
+from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
 from ..optim.rules import Rule
-from ..store.base import PendingBackward, Store
+from ..store.base import OwnStore, TakenRows
+from ..store.cached import CachedStore
+from ..store.in_flight import PendingBackward
 from .ranks import Ranks
 from .sharding import Sharding
 
@@ -43,7 +43,7 @@ class RoutedBatch:
     done: bool = False  # at every rank
 
 
-class ShardedStore(Store):
+class ShardedStore:
     """Sends lookups and gradients to the ranks that own the rows.
 
     A lookup goes to the owner of its row, repeated ones too, so that the owner's device counts the
@@ -54,21 +54,17 @@ class ShardedStore(Store):
 
     several_ranks = True
 
-    def __init__(self, inner: Store, sharding: Sharding, ranks: Ranks):
-        super().__init__(sharding.spans)
+    def __init__(self, inner: OwnStore, sharding: Sharding, ranks: Ranks):
+        self.groups, self.slot_memory = tuple(sharding.spans), inner.slot_memory
         self.inner, self.sharding, self.ranks = inner, sharding, ranks
-        self.slots, self.storages = inner.slots, inner.storages
-        self.depth, self.look_ahead = inner.depth, inner.look_ahead
-        self.device, self.statistics = inner.device, inner.statistics
-        self.batch_stages, self.micro_batches = inner.batch_stages, inner.micro_batches
         self._grouping = Grouping(self.sharding.shards)
         self._starts = torch.from_numpy(_starts(self.sharding))
         self._coming: deque[RoutedBatch] = deque()
         self._taken: deque[RoutedBatch] = deque()
 
     @property
-    def closed(self) -> bool:
-        return self.inner.closed
+    def card(self) -> CachedStore | None:
+        return self.inner.card
 
     @property
     def waiting(self) -> int:
@@ -76,6 +72,9 @@ class ShardedStore(Store):
 
     def coming(self, bags: Bags | None = None) -> Request | None:
         return self._coming[0].request if self._coming else None
+
+    def open_batches(self) -> Iterator[TakenRows]:
+        return iter(())
 
     def prefetch(self, request: Request) -> None:
         with uninterrupted():
@@ -115,13 +114,8 @@ class ShardedStore(Store):
                 lambda: self._asked_rows(routed, self.inner.look(routed.inner)),
                 "rows were not read, because of the card"))
 
-    def read(self, group: int, flat: torch.Tensor) -> NoReturn:
-        raise Error("a row of another process is read by a lookup of all ranks: call the "
-                    "collection in eval(), or table() for all rows of a table")
-
-    def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
-              finite: torch.Tensor | None = None) -> None:
-        self._update([(group, *self._mean(group, flat, sums))], rule)
+    def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> NoReturn:
+        raise Error("cold rows of several processes are gathered")
 
     def _mean(self, group: int, flat: torch.Tensor,
               sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -140,40 +134,18 @@ class ShardedStore(Store):
         return union - int(self.sharding.first[group]), total / self.ranks.world
 
     def _update(self, means: Sequence[tuple[int, torch.Tensor, torch.Tensor]],
-                rule: Stepping) -> None:
-        """Update own rows by (group, rows, gradients) of each group.
-
-        Raises
-        ------
-        Error
-            A card failed, here or at another rank; all other rows are updated.
-        """
-        failures: dict[int, BaseException] = {}
-
+                rule: Rule) -> None:
+        """Update own rows by (group, rows, gradients) of each group."""
         def update() -> None:
-            reached = self.inner.reached
-            reached.clear()
             for group, rows, sums in means:
-                try:
-                    if len(rows):
-                        self.inner.apply(group, rows, sums, rule)
-                except BaseException as error:
-                    failures[group] = error
-            names = ", ".join(repr(config.name) for group in failures if not reached.get(group)
-                              for config in self.groups[group].configs)
-            for failure in failures.values():
-                if not names:
-                    raise failure
-                raise_saying(failure, (
-                    f"the step of the last batch did not reach the rows of {names} that rank "
-                    f"{self.ranks.rank} owns"))
+                if len(rows):
+                    self.inner.apply(group, rows, sums, rule)
 
         self.ranks.agree(update, "the step of the last batch did not reach all rows")
 
-    def apply_all(self, staged: Sequence[StagedGradients], rule: Rule,
-                  finite: torch.Tensor | None = None) -> None:
-        """Apply the StagedGradients of every rank: what all have to send is there before a row
-        changes."""
+    def step(self, staged: Sequence[StagedGradients], rule: Rule,
+             finite: torch.Tensor | None = None) -> Callable[[], None]:
+        """What all ranks have to send is there before a row changes."""
         means = []
         for group, each in enumerate(staged):
             rows, sums = each.rows, each.values
@@ -183,7 +155,7 @@ class ShardedStore(Store):
             means.append((group, *self._mean(group, rows, sums)))
         for each in staged:
             each.clear()
-        self._update(means, rule)
+        return lambda: self._update(means, rule)
 
     def finish(self, holds_gradients: bool = False) -> None:
         """Release the batches that are done at every rank."""
@@ -201,23 +173,8 @@ class ShardedStore(Store):
         self.ranks.agree(lambda: self.inner.observe(routed.inner),
                          "lookups were not counted, because of the card")
 
-    def hottest(self, limit: int, decay: int = 0) -> RowList:
-        return self.inner.hottest(limit, decay)
-
-    def device_table(self, number: int) -> int:
-        return self.inner.device_table(number)
-
-    def warm(self, rows: RowList) -> int:
-        return self.inner.warm(rows)
-
-    def memory(self) -> dict[str, float]:
-        return self.inner.memory()
-
     def flush(self) -> None:
         self.inner.flush()
-
-    def upload(self) -> None:
-        self.inner.upload()
 
     def reset(self) -> None:
         self.inner.reset()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -30,11 +30,10 @@ from ..optim.arithmetic import Stepping, updated
 from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
 from ..optim.rounding import row_keys
 from ..optim.rules import Rule
-from .base import PendingBackward, Store
 from .batch_stages import BatchStages
 from .cold_pooling import ColdPooling
 from .host_tables import HostTables, WriteRows
-from .in_flight import BatchInFlight, BatchWindow
+from .in_flight import BatchInFlight, BatchWindow, PendingBackward
 from .micro_batches import MicroBatches
 from .options import Options
 from .placement_policy import Policy
@@ -46,7 +45,17 @@ _Copied: TypeAlias = tuple[torch.Tensor, Rows, torch.Tensor, torch.Tensor | None
 _CHUNK = 1 << 16  # rows per fetch of slots that are filled between batches
 
 
-class CachedStore(Store):
+class _Update(NamedTuple):
+    """The gradients of rows of a group, of which none has changed."""
+
+    group: int
+    places: torch.Tensor  # integers [u], in the group's storage
+    sums: torch.Tensor  # float32[u, D]
+    keys: torch.Tensor | None = None  # for stochastic rounding
+    copied: _Copied | None = None  # and rows without a place there
+
+
+class CachedStore:
     """Slots, and a bypass area for rows without one of the batches in flight.
 
     Parameters
@@ -66,17 +75,12 @@ class CachedStore(Store):
 
     """
 
-    device: Device
-    window: BatchWindow
-    storages: list[SlotStorage]
-    statistics: CacheStatistics
-    batch_stages: BatchStages
-    micro_batches: MicroBatches
+    several_ranks = False
 
     def __init__(self, groups: Sequence[TableGroup], device: Device, policy: Policy,
                  options: Options, memory: SlotMemory | None = None,
                  cold: Callable[..., ColdPooling] | None = None, owns_device: bool = False) -> None:
-        super().__init__(groups)
+        self.groups = tuple(groups)
         depth, look_ahead = options.depth, options.look_ahead
         if depth < 1 or look_ahead < 0 or depth + look_ahead >= policy.window:
             raise Error(f"depth {depth} and look_ahead {look_ahead}: this card follows "
@@ -107,6 +111,12 @@ class CachedStore(Store):
         self.micro_batches = MicroBatches(self.window, self.stages, self.slot_map,
                                           self.slot_memory, self.lock)
 
+        self.copies_excess = False
+
+    @property
+    def card(self) -> CachedStore:
+        return self
+
     # Batches.
 
     @property
@@ -119,6 +129,7 @@ class CachedStore(Store):
         return self.window.batches[self.window.next].request
 
     def check_room(self) -> None:
+        """Raise Error if no further batch with lookups can be taken before one has trained."""
         if not self.copies_excess:
             self.window.check_room(self.window.next)
 
@@ -167,9 +178,6 @@ class CachedStore(Store):
         pending = PendingBackward()
         self._copied.append((request, pending))
         return self.look(request), pending
-
-    def take_again(self, bags: Bags) -> tuple[Request, list[LocatedRows], PendingBackward] | None:
-        return next((each for each in self.open_batches() if each[0].source.equals(bags)), None)
 
     def open_batches(self) -> Iterator[tuple[Request, list[LocatedRows], PendingBackward]]:
         for flight in reversed(self.window.taken):
@@ -243,35 +251,52 @@ class CachedStore(Store):
     def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
               finite: torch.Tensor | None = None) -> None:
         self._check_open()
-        keys = None if rule.rounding_seed is None else row_keys(
-            self.groups[group].kind_number, self.groups[group].whole_rows(flat))
         with self.lock:
-            places, copied = self._find(group, flat), None
-            elsewhere = places < 0
-            if bool(elsewhere.any()):
-                self._check_copied(group, flat[elsewhere])
-                # No batch is planned beyond those taken: slots and tables stay as they are.
-                where, slots = self.storages[group].find(flat)
-                places[where] = torch.where(places[where] < 0, slots, places[where])
-                elsewhere = places < 0
-                copied = self._fetch_copied(group, flat[elsewhere],
-                                            sums[to_device(elsewhere, sums.device)],
-                                            None if keys is None else keys[elsewhere])
-                there = ~elsewhere
-                places, sums = places[there], sums[to_device(there, sums.device)]
-                keys = None if keys is None else keys[there]
-            self._update(group, places, sums, rule, finite, keys, copied)
+            self._update(self._placed(group, flat, sums, rule), rule, finite)
 
-    def apply_staged(self, group: int, staged: StagedGradients, rule: Rule,
-                     finite: torch.Tensor | None = None) -> None:
+    def step(self, staged: Sequence[StagedGradients], rule: Rule,
+             finite: torch.Tensor | None = None) -> Callable[[], None]:
         self._check_open()
+        with self.lock:
+            updates = [self._of_staged(group, each, rule) for group, each in enumerate(staged)
+                       if each.values is not None]
+
+        def change() -> None:
+            with self.lock:
+                for each in updates:
+                    self._update(each, rule, finite)
+        return change
+
+    def _of_staged(self, group: int, staged: StagedGradients, rule: Rule) -> _Update:
+        """The update by StagedGradients."""
+        assert staged.values is not None, "nothing is staged"
         if (staged.places is None or rule.rounding_seed is not None
                 or not self._trains_one_copy(group, staged.batches)):
-            super().apply_staged(group, staged, rule, finite)
-            return
-        assert staged.values is not None, "nothing is staged"
-        with self.lock:
-            self._update(group, staged.places, staged.values, rule, finite)
+            return self._placed(group, staged.rows, staged.values, rule)
+        return _Update(group, staged.places, staged.values)
+
+    def _placed(self, group: int, flat: torch.Tensor, sums: torch.Tensor,
+                rule: Stepping) -> _Update:
+        """The update of flat rows int64[u] by gradients float32[u, D]: no row has changed."""
+        keys = None if rule.rounding_seed is None else row_keys(
+            self.groups[group].kind_number, self.groups[group].whole_rows(flat))
+        places = self._find(group, flat)
+        elsewhere = places < 0
+        if not bool(elsewhere.any()):
+            return _Update(group, places, sums, keys)
+        self._check_copied(group, flat[elsewhere])
+        # No batch is planned beyond those taken: slots and tables stay as they are.
+        where, slots = self.storages[group].find(flat)
+        places[where] = torch.where(places[where] < 0, slots, places[where])
+        elsewhere, there = places < 0, places >= 0
+        copied = None
+        if bool(elsewhere.any()):
+            rows = flat[elsewhere]
+            copied = (rows, self.host.fetch(group, rows),
+                      sums[to_device(elsewhere, sums.device)].cpu(),
+                      None if keys is None else keys[elsewhere])
+        return _Update(group, places[there], sums[to_device(there, sums.device)],
+                       None if keys is None else keys[there], copied)
 
     def _check_copied(self, group: int, flat: torch.Tensor) -> None:
         """Raise Error if flat rows are not of batches whose rows were copied."""
@@ -280,13 +305,6 @@ class CachedStore(Store):
         if not copied or not bool(torch.isin(flat, torch.cat(copied)).all()):
             raise Error("a gradient is staged of a row that no open batch looked up: call "
                         "backward() of every batch before optimizer.step()")
-
-    def _fetch_copied(self, group: int, flat: torch.Tensor, sums: torch.Tensor,
-                      keys: torch.Tensor | None) -> _Copied | None:
-        """Rows that have no place among the slots, for `_update_copied`; None if there are none."""
-        if not len(flat):
-            return None
-        return flat, self.host.fetch(group, flat), sums.cpu(), keys
 
     def _update_copied(self, group: int, copied: _Copied, rule: Stepping,
                        finite: torch.Tensor | None) -> None:
@@ -304,25 +322,22 @@ class CachedStore(Store):
             transfer.bypassed for flight in taken for transfer in flight.transfers
             if transfer.segment.group == group))
 
-    def _update(self, group: int, places: torch.Tensor, sums: torch.Tensor, rule: Stepping,
-                finite: torch.Tensor | None, keys: torch.Tensor | None = None,
-                copied: _Copied | None = None) -> None:
-        """Update the rows in places, and those of `_fetch_copied`; write rows without a slot
-        back."""
+    def _update(self, update: _Update, rule: Stepping, finite: torch.Tensor | None) -> None:
+        """Update rows, and write those without a slot back."""
+        group, places, sums, keys, copied = update
         storage = self.storages[group]
         # Before a row changes: whatever fails, `finish` and `flush` write the rows back.
         bypassed = storage.mark_trained(places)
         if len(bypassed):
             self._owed.append((group, bypassed))
-        with self.stepping(group):
-            if finite is None and not self.slot_memory.asynchronous:
-                update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys)
-            else:
-                at = self.slot_memory.indices(places.long())
-                weights, state = storage.rows.read(at)
-                storage.rows.write(at, *updated(rule, weights, state, sums, finite, keys))
-            if copied is not None:
-                self._update_copied(group, copied, rule, finite)
+        if finite is None and not self.slot_memory.asynchronous:
+            update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys)
+        else:
+            at = self.slot_memory.indices(places.long())
+            weights, state = storage.rows.read(at)
+            storage.rows.write(at, *updated(rule, weights, state, sums, finite, keys))
+        if copied is not None:
+            self._update_copied(group, copied, rule, finite)
         self._write_owed()
 
     def _write_owed(self) -> None:
@@ -336,7 +351,17 @@ class CachedStore(Store):
                                   storage.bypassed_rows(places), trained)
             del self._owed[0]
 
+    def look(self, request: Request) -> list[LocatedRows]:
+        located = []
+        for segment in request.segments:
+            distinct, at = torch.unique(segment.flat, return_inverse=True)
+            rows = self.read(segment.group, distinct)
+            located.append(
+                LocatedRows(Rows(to_device(rows.weights, self.slot_memory.device)), at))
+        return located
+
     def read(self, group: int, flat: torch.Tensor) -> Rows:
+        """Copies of flat rows int64[u] of a group, with every applied step."""
         if self.closed:
             tables = self.groups[group].tables
             if tables.disk is not None:
@@ -394,8 +419,11 @@ class CachedStore(Store):
                 self._write_back(group, flat, slots, write)
 
     def upload(self) -> None:
+        """Send what others wrote to the tables to a card that has them."""
         if not self.closed:
             self.device.upload()
+
+    def reload(self) -> None: ...
 
     def reset(self) -> None:
         if self.closed:
@@ -428,12 +456,14 @@ class CachedStore(Store):
             self.statistics.sent(batch.ids.nbytes)
 
     def hottest(self, limit: int, decay: int = 0) -> RowList:
+        """The rows that the device counted most, after a right shift of all counts."""
         if decay:
             self.device.decay(decay)
         hot = self.device.harvest(limit)
         return RowList(hot.table, hot.row)
 
     def device_table(self, number: int) -> int:
+        """The device's number of a table of the collection."""
         return self.slot_map.registered[number].number
 
     def warm(self, rows: RowList) -> int:
@@ -503,12 +533,11 @@ class CachedStore(Store):
         return held
 
     def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
-        if self.cold is None:
-            super().apply_bags(group, staged, rule)
-            return
+        assert self.cold is not None, "bags are staged where the card pools rows"
         self.cold.apply(group, staged, rule)
 
     def memory(self) -> dict[str, float]:
+        """Bytes beside the tables, without gradients."""
         with self.stages.lock, self.lock:
             row_bytes = [group.kind.row_bytes for group in self.groups]
             metadata = sum(storage.metadata_bytes for storage in self.storages)
@@ -526,6 +555,7 @@ class CachedStore(Store):
 
     @property
     def closed(self) -> bool:
+        """Whether the device was given back: rows are in the tables, and do not train."""
         return not self.slot_map.registered
 
     def _check_open(self) -> None:

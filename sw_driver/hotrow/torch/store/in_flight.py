@@ -1,8 +1,9 @@
 """Batches between `prefetch` and their optimizer step."""
 
+import weakref
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,7 +15,34 @@ from ...operands.batch import Batch
 from ...operands.results import RowList
 from ..features.grouping import Request, Segment
 from ..memory.rows import Rows
-from .base import PendingBackward
+
+
+class Pending(Protocol):
+    """A lookup, or a batch of them.
+
+    Attributes
+    ----------
+    done : bool
+        Whether its backward has run or cannot run any more.
+    """
+
+    done: bool
+
+
+class PendingBackward:
+    """Lookups of one batch whose backward may still run; holds weak references only."""
+
+    def __init__(self) -> None:
+        self._lookups: list[weakref.ref[Pending]] = []
+
+    def add(self, lookup: Pending) -> None:
+        """Add an object with an attribute `done`."""
+        self._lookups.append(weakref.ref(lookup))
+
+    @property
+    def done(self) -> bool:
+        """Whether the backward of every lookup has run or cannot run any more."""
+        return all(lookup is None or lookup.done for lookup in (each() for each in self._lookups))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,7 @@ from ..features.bags import lookups_of
 from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory
 from ..optim.gradients import LocatedRows
-from .base import PendingBackward
-from .in_flight import BatchInFlight, BatchWindow, GroupTransfer
+from .in_flight import BatchInFlight, BatchWindow, GroupTransfer, PendingBackward
 from .slot_map import SlotMap
 from .stages import Stages
 

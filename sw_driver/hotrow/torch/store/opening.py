@@ -14,7 +14,7 @@ from ...transports.cpu import FEWEST_SLOTS, default_slots
 from ..features.configs import TableConfig, TableGroup
 from ..memory.slot_memory import SlotMemory
 from ..optim.rules import Rule
-from .base import Store
+from .base import OwnStore
 from .cached import CachedStore
 from .cold_pooling import ColdPooling
 from .options import Options
@@ -29,7 +29,7 @@ _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
 
 def open_store(groups: Sequence[TableGroup], rule: Rule, memory: SlotMemory,
                device: Device | str | None, mode: str, options: Options,
-               slots: int | None = None) -> Store:
+               slots: int | None = None) -> OwnStore:
     """The store of a mode; a device that is given by its transport closes with the store.
 
     Parameters

@@ -1,30 +1,34 @@
 """Mode `resident`: the tables themselves, in the trainer's memory, without a device."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
+from ...contract.errors import Error
 from ...kernels.grouping import Grouper
 from ...kernels.updating import update_rows
+from ..features.bags import Bags
 from ..features.configs import TableGroup
 from ..features.grouping import Request
-from ..memory.rows import Rows
+from ..memory.slot_memory import SlotMemory
 from ..memory.tables import EmbeddingTables
 from ..optim.arithmetic import Stepping
-from ..optim.gradients import LocatedRows, StagedGradients
+from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
 from ..optim.rounding import row_keys
 from ..optim.rules import Rule
-from .base import PendingBackward, Store
+from .in_flight import PendingBackward
 
 _CHUNK = 1 << 16  # rows
 
 
-class ResidentStore(Store):
+class ResidentStore:
     """Looks rows up in the tables and updates them there; `flush` writes those on disk that have
     changed."""
 
+    several_ranks, card, waiting = False, None, 0
+
     def __init__(self, groups: Iterable[TableGroup]) -> None:
-        super().__init__(groups)
+        self.groups, self.slot_memory = tuple(groups), SlotMemory()
         self._groupers = [Grouper(len(group.tables.rows)) for group in self.groups]
         self._changed = [None if group.tables.disk is None else _Changed(group.tables)
                          for group in self.groups]
@@ -40,10 +44,6 @@ class ResidentStore(Store):
         return [LocatedRows(self.groups[each.group].tables.rows, each.flat,
                             grouper=self._groupers[each.group]) for each in request.segments]
 
-    def read(self, group: int, flat: torch.Tensor) -> Rows:
-        tables = self.groups[group].tables
-        return tables.rows.take(tables.kind, flat)
-
     def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
               finite: torch.Tensor | None = None) -> None:
         rows, changed = self.groups[group].tables.rows, self._changed[group]
@@ -51,14 +51,35 @@ class ResidentStore(Store):
             changed.mark(flat)
         keys = None if rule.rounding_seed is None else row_keys(
             self.groups[group].kind_number, self.groups[group].whole_rows(flat))
-        with self.stepping(group):
-            update_rows(rows.weights, flat, sums, rule, rows.state, keys)
+        update_rows(rows.weights, flat, sums, rule, rows.state, keys)
 
-    def apply_staged(self, group: int, staged: StagedGradients, rule: Rule,
-                     finite: torch.Tensor | None = None) -> None:
-        assert staged.values is not None, "nothing is staged"
-        flat = staged.rows if staged.places is None else staged.places
-        self.apply(group, flat, staged.values, rule, finite)
+    def step(self, staged: Sequence[StagedGradients], rule: Rule,
+             finite: torch.Tensor | None = None) -> Callable[[], None]:
+        def change() -> None:
+            for group, each in enumerate(staged):
+                if each.values is not None:
+                    flat = each.rows if each.places is None else each.places
+                    self.apply(group, flat, each.values, rule, finite)
+        return change
+
+    def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
+        raise Error("mode resident has no card that pools rows")
+
+    def coming(self, bags: Bags | None = None) -> Request | None:
+        return None
+
+    def open_batches(self) -> Iterator[tuple[Request, list[LocatedRows], PendingBackward]]:
+        return iter(())
+
+    def prefetch(self, request: Request) -> None: ...
+
+    def observe(self, request: Request) -> None: ...
+
+    def finish(self, holds_gradients: bool = False) -> None: ...
+
+    def reset(self) -> None: ...
+
+    def abandon(self) -> None: ...
 
     def flush(self) -> None:
         for each in self._changed:

@@ -144,7 +144,8 @@ class _Run:
         self.trainer = CollectionTrainer(model, shape, rule, self.device, options.mode,
                                          path=folder, memory=memory, **chosen)
         collection = self.trainer.collection
-        self.device = collection.store.device
+        card = collection.store.card
+        self.device = None if card is None else card.device
         try:
             kept = collection.open_commit()
             if options.resume is None:
