@@ -64,7 +64,7 @@ class Exact:
         return self.find(ids), NONE, NONE
 
     def find(self, ids):
-        """Rows of ids, which are not counted."""
+        """Look rows up without counting the lookups."""
         return np.searchsorted(self._distinct, ids)
 
     def first_ids(self):

@@ -1,16 +1,14 @@
 """What cannot be saved or loaded again is refused, and leaves what was there."""
 
 import copy
-import re
 from collections import OrderedDict, defaultdict, deque
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hotrow.contract.errors import BatchError, Error
+from hotrow.contract.errors import Error
 from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, TableConfig, TrainPipeline
-from hotrow.torch.features.ids import ids_of
 
 from tests.support.options import grouped
 
@@ -210,41 +208,3 @@ def test_a_load_into_closed_tables_says_that_nothing_was_loaded(tmp_path, what):
             collection.optimizer.load_state_dict(state)
     assert type(found.value) is Error
     assert collection.sha256() == before and not collection.staging.broken
-
-
-TIMES = [np.array(["2020-01-01"], f"datetime64[{unit}]") for unit in ("ns", "us", "s", "D")]
-
-
-@pytest.mark.parametrize("column", [
-    *TIMES, *(each - each for each in TIMES), np.ma.array(TIMES[0], mask=[True]), TIMES[0][:0]],
-    ids=lambda each: str(each.dtype))
-def test_times_are_no_ids(column):
-    with pytest.raises(BatchError, match=re.escape(f"got times of {column.dtype}: choose")):
-        ids_of(column)
-
-
-@pytest.mark.parametrize("column", [
-    [np.timedelta64(5, "ns")], [3, np.timedelta64(5, "ns")], [np.datetime64(5, "ns")],
-    np.array([np.timedelta64(5, "ns")], object)], ids=str)
-def test_times_in_lists_are_no_ids(column):
-    with pytest.raises(BatchError, match=r"of type (timedelta|datetime)64"):
-        ids_of(column)
-
-
-def test_times_of_polars_are_no_ids():
-    series = pytest.importorskip("polars").Series(TIMES[0])
-    with pytest.raises(BatchError, match=r"got times of datetime64\[ns\]"):
-        ids_of(series)
-    assert ids_of(np.asarray(series).astype("M8[s]").astype("int64")).tolist() == [1577836800]
-
-
-GOT = {"sparse": "one of layout torch.sparse_coo", "quantized": "a quantized one, torch.qint8",
-       "nested": "a nested tensor", "meta": "one on 'meta'"}
-
-
-@pytest.mark.filterwarnings("ignore:.*(nested tensors|quantized tensor).*")
-@pytest.mark.parametrize("what", GOT)
-def test_a_tensor_that_is_not_dense_is_no_column(what):
-    values = torch.ones(3) if what != "nested" else torch.ones(3, 1)
-    with pytest.raises(BatchError, match=f"dense tensor in memory, got {GOT[what]}"):
-        ids_of(UNFIT[what][0](values))

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import random
+import re
 import sys
 
 import numpy as np
@@ -211,3 +212,44 @@ def test_a_seed_is_a_whole_number(seed):
     """NumPy draws another seed each time for None."""
     with pytest.raises(Error, match="the seed"):
         NgramIds((2,), 1, 9, seed)
+
+
+TIMES = [np.array(["2020-01-01"], f"datetime64[{unit}]") for unit in ("ns", "us", "s", "D")]
+
+
+@pytest.mark.parametrize("column", [
+    *TIMES, *(each - each for each in TIMES), np.ma.array(TIMES[0], mask=[True]), TIMES[0][:0]],
+    ids=lambda each: str(each.dtype))
+def test_times_are_no_ids(column):
+    with pytest.raises(BatchError, match=re.escape(f"got times of {column.dtype}: choose")):
+        ids_of(column)
+
+
+@pytest.mark.parametrize("column", [
+    [np.timedelta64(5, "ns")], [3, np.timedelta64(5, "ns")], [np.datetime64(5, "ns")],
+    np.array([np.timedelta64(5, "ns")], object)], ids=str)
+def test_times_in_lists_are_no_ids(column):
+    with pytest.raises(BatchError, match=r"of type (timedelta|datetime)64"):
+        ids_of(column)
+
+
+def test_times_of_polars_are_no_ids():
+    series = pytest.importorskip("polars").Series(TIMES[0])
+    with pytest.raises(BatchError, match=r"got times of datetime64\[ns\]"):
+        ids_of(series)
+    assert ids_of(np.asarray(series).astype("M8[s]").astype("int64")).tolist() == [1577836800]
+
+
+NOT_DENSE = {
+    "one of layout torch.sparse_coo": lambda each: each.to_sparse(),
+    "a quantized one, torch.qint8":
+        lambda each: torch.quantize_per_tensor(each, 0.1, 0, torch.qint8),
+    "a nested tensor": lambda each: torch.nested.nested_tensor([each]),
+    "one on 'meta'": lambda each: each.to("meta")}
+
+
+@pytest.mark.filterwarnings("ignore:.*(nested tensors|quantized tensor).*")
+@pytest.mark.parametrize("what, make", NOT_DENSE.items())
+def test_a_tensor_that_is_not_dense_is_no_column(what, make):
+    with pytest.raises(BatchError, match=f"dense tensor in memory, got {what}"):
+        ids_of(make(torch.ones(3)))

@@ -266,11 +266,12 @@ def _read_plan(completion: Completion, number: int, staged: StagedBatch, lists: 
     slots, entries = lists.written("<u4", staged.batch.lookups).copy(), completion["entries"]
     fills = _placed(lists, room, "fill", entries, staged.tables)
     evictions = _placed(lists, room, "victim", completion["evictions"], None)
-    if completion["refused"]:
+    if completion["refused"]:  # rows without a slot, which may be listed twice
         fills = _fold_bypassed(slots, fills, first_bypassed)
-    again, wait_for = entries - len(fills), completion["wait_for"]
-    return Plan(number, slots, fills, evictions, completion["bypasses"] - again,
-                None if wait_for == NO_BATCH else wait_for, completion["unique"] - again,
+    repeated_bypasses, wait_for = entries - len(fills), completion["wait_for"]
+    return Plan(number, slots, fills, evictions, completion["bypasses"] - repeated_bypasses,
+                None if wait_for == NO_BATCH else wait_for,
+                completion["unique"] - repeated_bypasses,
                 completion["lookups"], completion["hits"], cycles_of(completion),
                 completion["end"])
 

@@ -147,7 +147,7 @@ class CardMemory:
         self.access.finish(requests)
 
     def pull(self) -> None:
-        """Fetch the bytes of owner "both" that the card wrote."""
+        """Fetch what the card wrote of arrays that host and card both write."""
         shared = {address: array for address, array in self._arrays.items()
                   if array.owner == "both" and array.writable and array.held is not None}
         if not shared:  # the card keeps note of its writes
@@ -186,6 +186,8 @@ class CardMemory:
                             for request in self._send_changes(address, array, 0)])
 
     def _fetch_on_card(self, home: int | None, adopt: bool) -> None:
+        """Fetch what the card wrote of all arrays that live there, or of the one at address `home`;
+        where the host wrote, too, `adopt` keeps the host's bytes."""
         self._note_written()
         refused = []
         for address, array in self._on_card():

@@ -71,7 +71,7 @@ class RowList:
 
 @dataclass(frozen=True, eq=False)
 class HotRows(RowList):
-    """Of HARVEST: the most accessed rows, by `count` uint32[n] descending."""
+    """Result of HARVEST: rows and the `count` uint32[n] of each, the most accessed first."""
 
     count: Words
     cycles: int

@@ -10,14 +10,14 @@ from ...primitives.ram import Ram
 
 
 def number_lane(config: Config) -> data.StructLayout:
-    """Part of a `number_request` that each lane has to itself. `before`: rows that lower lanes of
-    the beat add to the list of misses."""
+    """Fields of a `number_request` for each lane. `before`: rows that lower lanes of the beat add
+    to the list of misses."""
     return data.StructLayout({
         "write": 1, "place": miss_place(config), "before": log2(config.lanes)})
 
 
 def number_shared(config: Config) -> data.StructLayout:
-    """Part of a `number_request` that all lanes share. `count`: rows listed by earlier beats."""
+    """Fields of a `number_request` for all lanes. `count`: rows listed by earlier beats."""
     return data.StructLayout({"count": config.slot_word_width})
 
 

@@ -78,7 +78,8 @@ class Counters:
         -------
         hits : int
         before : int64[n]
-            Count of the row before each owner; 0 for lookups that joined an owner.
+            Count of the row before each owner, the first lookup of a row within the combining
+            window; 0 for the lookups that joined one.
         """
         before = np.zeros(len(row), np.int64)
         if not len(row):
