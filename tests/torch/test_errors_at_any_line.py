@@ -15,7 +15,7 @@ from hotrow.contract.errors import DeviceError, Error
 from hotrow.torch import HotEmbeddingBagCollection as Collection
 from hotrow.torch import TableConfig
 from hotrow.torch.optim import staging
-from hotrow.torch.store import cached
+from hotrow.torch.store import row_updates
 
 from tests.support.options import grouped
 from tests.torch.training import PLANNING
@@ -192,7 +192,7 @@ def test_learning(name, every):
 
 
 def lost_after_the_update(monkeypatch):
-    write = cached.CachedStore._write_owed
+    write = row_updates.RowUpdates.write_owed
 
     def forgetful(self):
         try:
@@ -200,7 +200,7 @@ def lost_after_the_update(monkeypatch):
         finally:
             self._owed.clear()
 
-    monkeypatch.setattr(cached.CachedStore, "_write_owed", forgetful)
+    monkeypatch.setattr(row_updates.RowUpdates, "write_owed", forgetful)
 
 
 def steps_that_go_on(monkeypatch):

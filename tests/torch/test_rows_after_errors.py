@@ -29,6 +29,7 @@ from hotrow.torch.store.batch_stages import BatchStages
 from hotrow.torch.store.host_tables import HostTables
 from hotrow.torch.store.in_flight import BatchWindow
 from hotrow.torch.store.placement_policy import LookAheadPolicy
+from hotrow.torch.store.row_updates import RowUpdates
 
 from tests.support.options import grouped
 from tests.torch.training import PLANNING
@@ -262,7 +263,7 @@ def test_after_half_a_step_nothing_trains_until_a_checkpoint_is_loaded(monkeypat
         with monkeypatch.context() as patched:
             collection(ids).square().sum().backward()
             at_call(patched, *((opening.ResidentStore, "apply") if mode == "resident" else
-                               (cached.CachedStore, "_update")), 1, False, fail)
+                               (RowUpdates, "_update")), 1, False, fail)
             with pytest.raises(ValueError, match="planted"):
                 collection.optimizer.step()
         for call in (collection.optimizer.step, lambda: collection(ids),

@@ -85,11 +85,13 @@ class BatchOperands:
         if not isinstance(batch, Batch):
             batch = Batch.dense(batch)
         tables = commands.tables.resolve(batch)
-        for what, count, limit in (("samples", batch.samples, geometry.batch_samples),
-                                   ("lookups", batch.lookups, geometry.batch_lookups)):
-            if count > limit:
-                raise BatchError(f"the batch has {count} {what}: this card takes at most {limit}, "
-                                 f"send it in parts")
+        if batch.fits is not geometry:
+            for what, count, limit in (("samples", batch.samples, geometry.batch_samples),
+                                       ("lookups", batch.lookups, geometry.batch_lookups)):
+                if count > limit:
+                    raise BatchError(f"the batch has {count} {what}: this card takes at most "
+                                     f"{limit}, send it in parts")
+            batch.fits = geometry
         if commands.settings.check_ids:
             batch.check(tables)
         tables.hold(held)

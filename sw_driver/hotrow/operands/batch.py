@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import BatchError
 from ..contract.generated import BatchFlag
+from ..contract.geometry import Geometry
 from .integers import Integers, integers, join, vector, whole
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Batch:
         All samples of the first column, then of the second, ...; else sample after sample.
     tables : tuple of (Table or str) or None
         One per column; all registered tables when None.
+    fits : Geometry or None
+        The card that takes as many samples and lookups, if that is known.
     checked : tuple of int
         Rows of the tables of which all ids are known to be rows; empty if nobody has checked them.
     """
@@ -45,6 +48,7 @@ class Batch:
         self.tables = None if tables is None else tuple(tables)
         self.feature_major = bool(feature_major)
         self.checked: tuple[int, ...] = ()
+        self.fits: Geometry | None = None
         if self.lookups == 0:
             raise BatchError(f"empty batch: no ids in {samples} samples of {table_count} columns")
         if self.lookups >= 1 << 32:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from copy import copy
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -31,6 +29,7 @@ from .bag_calls import BagCalls
 from .cache import Cache
 from .commits import Commits
 from .contents import TableContents
+from .copies import ResidentCopy
 from .eager import outside_compile, refuse_scripting
 from .id_maps import IdMaps
 from .lifecycle import Lifecycle
@@ -327,15 +326,10 @@ class HotEmbeddingBagCollection(nn.Module):
             raise Error("tables on disk cannot be copied or pickled: open their folder again, or "
                         "save the state_dict(), which names a commit")
         self.flush()
-        contents = {config.name: tuple(map(_packed, self.contents.table(config.name)))
-                    for config in self.tables}
-        group = {name: value for name, value in self.optimizer.param_groups[0].items()
-                 if name != "params"}
-        return _resident_copy, (self.tables, self.optimizer.tuned_rule(), self.options,
-                                contents, self.training, [
-                                    each.requires_grad for each in self.embeddings.parameters()],
-                                self.id_maps and self.id_maps.state(), group,
-                                self.allow_fewer_rows), {
+        copied = ResidentCopy(
+            self.tables, self.optimizer.tuned_rule(), self.options, self.training,
+            self.allow_fewer_rows, self.embeddings, self.optimizer.param_groups[0], self.id_maps)
+        return _open_copy, (copied,), {
             **{name: getattr(self, name) for name in _COPIED}, "_modules": {
                 name: each for name, each in self._modules.items() if name != self._kind}}
 
@@ -568,38 +562,19 @@ class HotEmbeddingBagCollection(nn.Module):
         return f"{len(self.tables)} tables, {rows:,} rows, mode={self.mode!r}"
 
 
-def _resident_copy(tables: Sequence[TableConfig], rule: Rule, options: Options,
-                   contents: Mapping[str, tuple[Any, ...]], training: bool, trains: Sequence[bool],
-                   id_maps: bytes | None, group: dict[str, Any],
-                   allow_fewer_rows: bool) -> HotEmbeddingBagCollection:
+def _open_copy(copied: ResidentCopy) -> HotEmbeddingBagCollection:
     """A collection without a card, with the contents of another one."""
-    tables = [replace(config, path=None) for config in tables]
-    copied = HotEmbeddingBagCollection(tables, None, "resident", copy(rule), options=Options(
-        bounds_check_mode=options.bounds_check_mode, is_weighted=options.is_weighted, seed=0,
-        initialise=False))
-    for name, packed in contents.items():
-        copied.contents.assign(name, *map(_unpacked, packed))
-    if copied.id_maps is not None and id_maps is not None:
-        copied.id_maps.load(id_maps)
-    copied.allow_fewer_rows = allow_fewer_rows
-    copied.optimizer.param_groups[0].update(group)
-    for parameter, each in zip(copied.embeddings.parameters(), trains, strict=False):
-        parameter.requires_grad_(each)
-    return copied.train(training)
-
-
-def _packed(tensor: torch.Tensor | None) -> Any:
-    """A tensor without memory that multiprocessing would share, to which it moves a tensor."""
-    if tensor is None:
-        return None
-    return tensor.dtype, tensor.shape, tensor.reshape(-1).clone().view(torch.uint8).numpy()
-
-
-def _unpacked(packed: Any) -> torch.Tensor | None:
-    if packed is None:
-        return None
-    dtype, shape, array = packed
-    return torch.from_numpy(array).view(dtype).view(shape)
+    collection = HotEmbeddingBagCollection(copied.tables, None, "resident", copied.rule,
+                                           options=copied.options)
+    for name, contents in copied.contents():
+        collection.contents.assign(name, *contents)
+    if collection.id_maps is not None and copied.ids is not None:
+        collection.id_maps.load(copied.ids)
+    collection.allow_fewer_rows = copied.allow_fewer_rows
+    collection.optimizer.param_groups[0].update(copied.group)
+    for parameter, trains in zip(collection.embeddings.parameters(), copied.trains, strict=False):
+        parameter.requires_grad_(trains)
+    return collection.train(copied.training)
 
 
 def drawn_seed() -> int:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -15,7 +14,6 @@ import torch
 from ...contract.errors import BatchError, Error, HostWriteError, TransportError
 from ...contract.generated import NO_SLOT
 from ...device import Device
-from ...kernels.updating import update_rows
 from ...operands.batch import Batch
 from ...operands.results import RowList
 from ...system.forks import ForkLock
@@ -26,9 +24,8 @@ from ..features.grouping import Request
 from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
 from ..memory.slots import SlotStorage
-from ..optim.arithmetic import Stepping, updated
+from ..optim.arithmetic import Stepping
 from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
-from ..optim.rounding import row_keys
 from ..optim.rules import Rule
 from .batch_stages import BatchStages
 from .cold_pooling import ColdPooling
@@ -37,22 +34,11 @@ from .in_flight import BatchInFlight, BatchWindow, PendingBackward
 from .micro_batches import MicroBatches
 from .options import Options
 from .placement_policy import Policy
+from .row_updates import RowUpdates
 from .slot_map import SlotMap
 from .statistics import CacheStatistics
 
-# Flat rows without a place, their Rows, gradients and keys.
-_Copied: TypeAlias = tuple[torch.Tensor, Rows, torch.Tensor, torch.Tensor | None]
 _CHUNK = 1 << 16  # rows per fetch of slots that are filled between batches
-
-
-class _Update(NamedTuple):
-    """The gradients of rows of a group, of which none has changed."""
-
-    group: int
-    places: torch.Tensor  # integers [u], in the group's storage
-    sums: torch.Tensor  # float32[u, D]
-    keys: torch.Tensor | None = None  # for stochastic rounding
-    copied: _Copied | None = None  # and rows without a place there
 
 
 class CachedStore:
@@ -106,8 +92,8 @@ class CachedStore:
             self.lock, options, self.cold)
         self.stages = self.batch_stages.stages
         self._flushed = 0  # batches that had trained at the last flush
-        self._copied: list[tuple[Request, PendingBackward]] = []  # batches without slots
-        self._owed: list[tuple[int, torch.Tensor]] = []  # groups, and places to be written back
+        self.updates = RowUpdates(self.groups, self.window, self.slot_map, self.host,
+                                  self.slot_memory, self.lock)
         self.micro_batches = MicroBatches(self.window, self.stages, self.slot_map,
                                           self.slot_memory, self.lock)
 
@@ -176,7 +162,7 @@ class CachedStore:
     def _take_copies(self, request: Request) -> tuple[list[LocatedRows], PendingBackward]:
         """Copies of the rows of a batch beyond those that the card follows: it gets no slots."""
         pending = PendingBackward()
-        self._copied.append((request, pending))
+        self.updates.copied.append((request, pending))
         return self.look(request), pending
 
     def open_batches(self) -> Iterator[tuple[Request, list[LocatedRows], PendingBackward]]:
@@ -196,9 +182,9 @@ class CachedStore:
         with self.stages.lock:
             while self.window.taken and self.window.taken[0].pending.done:
                 with self.lock:
-                    self._write_owed()
+                    self.updates.write_owed()
                 self._release(self.window.finish())
-            self._copied = [each for each in self._copied if not each[1].done]
+            self.updates.copied = [each for each in self.updates.copied if not each[1].done]
             self.stages.wake()
 
     def abandon(self) -> None:
@@ -239,6 +225,7 @@ class CachedStore:
             of = f" for {features} features of a table" if features > 1 else ""
             raise Error(f"batch {number} has {bags.samples} samples{of}: this card takes at most "
                         f"{most // features}, use smaller batches and accumulate gradients")
+        batch.fits = geometry
 
     def _release(self, flight: BatchInFlight) -> None:
         with self.lock:
@@ -251,105 +238,12 @@ class CachedStore:
     def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
               finite: torch.Tensor | None = None) -> None:
         self._check_open()
-        with self.lock:
-            self._update(self._placed(group, flat, sums, rule), rule, finite)
+        self.updates.apply(group, flat, sums, rule, finite)
 
     def step(self, staged: Sequence[StagedGradients], rule: Rule,
              finite: torch.Tensor | None = None) -> Callable[[], None]:
         self._check_open()
-        with self.lock:
-            updates = [self._of_staged(group, each, rule) for group, each in enumerate(staged)
-                       if each.values is not None]
-
-        def change() -> None:
-            with self.lock:
-                for each in updates:
-                    self._update(each, rule, finite)
-        return change
-
-    def _of_staged(self, group: int, staged: StagedGradients, rule: Rule) -> _Update:
-        """The update by StagedGradients."""
-        assert staged.values is not None, "nothing is staged"
-        if (staged.places is None or rule.rounding_seed is not None
-                or not self._trains_one_copy(group, staged.batches)):
-            return self._placed(group, staged.rows, staged.values, rule)
-        return _Update(group, staged.places, staged.values)
-
-    def _placed(self, group: int, flat: torch.Tensor, sums: torch.Tensor,
-                rule: Stepping) -> _Update:
-        """The update of flat rows int64[u] by gradients float32[u, D]: no row has changed."""
-        keys = None if rule.rounding_seed is None else row_keys(
-            self.groups[group].kind_number, self.groups[group].whole_rows(flat))
-        places = self._find(group, flat)
-        elsewhere = places < 0
-        if not bool(elsewhere.any()):
-            return _Update(group, places, sums, keys)
-        self._check_copied(group, flat[elsewhere])
-        # No batch is planned beyond those taken: slots and tables stay as they are.
-        where, slots = self.storages[group].find(flat)
-        places[where] = torch.where(places[where] < 0, slots, places[where])
-        elsewhere, there = places < 0, places >= 0
-        copied = None
-        if bool(elsewhere.any()):
-            rows = flat[elsewhere]
-            copied = (rows, self.host.fetch(group, rows),
-                      sums[to_device(elsewhere, sums.device)].cpu(),
-                      None if keys is None else keys[elsewhere])
-        return _Update(group, places[there], sums[to_device(there, sums.device)],
-                       None if keys is None else keys[there], copied)
-
-    def _check_copied(self, group: int, flat: torch.Tensor) -> None:
-        """Raise Error if flat rows are not of batches whose rows were copied."""
-        copied = [segment.flat for request, _ in self._copied for segment in request.segments
-                  if segment.group == group]
-        if not copied or not bool(torch.isin(flat, torch.cat(copied)).all()):
-            raise Error("a gradient is staged of a row that no open batch looked up: call "
-                        "backward() of every batch before optimizer.step()")
-
-    def _update_copied(self, group: int, copied: _Copied, rule: Stepping,
-                       finite: torch.Tensor | None) -> None:
-        """Update rows that have no place among the slots."""
-        flat, rows, sums, keys = copied
-        if finite is None or bool(finite):
-            update_rows(rows.weights, torch.arange(len(flat)), sums, rule, rows.state, keys)
-        self.host.write_after(None, group, flat, rows)
-        self.host.count_moved(group, 2 * self.slot_map.counts(group, flat))
-
-    def _trains_one_copy(self, group: int, batches: Sequence[object]) -> bool:
-        """Whether each row of these batches has one place among the batches taken."""
-        taken = self.window.taken
-        return all(each in taken for each in batches) and (len(taken) == 1 or not any(
-            transfer.bypassed for flight in taken for transfer in flight.transfers
-            if transfer.segment.group == group))
-
-    def _update(self, update: _Update, rule: Stepping, finite: torch.Tensor | None) -> None:
-        """Update rows, and write those without a slot back."""
-        group, places, sums, keys, copied = update
-        storage = self.storages[group]
-        # Before a row changes: whatever fails, `finish` and `flush` write the rows back.
-        bypassed = storage.mark_trained(places)
-        if len(bypassed):
-            self._owed.append((group, bypassed))
-        if finite is None and not self.slot_memory.asynchronous:
-            update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys)
-        else:
-            at = self.slot_memory.indices(places.long())
-            weights, state = storage.rows.read(at)
-            storage.rows.write(at, *updated(rule, weights, state, sums, finite, keys))
-        if copied is not None:
-            self._update_copied(group, copied, rule, finite)
-        self._write_owed()
-
-    def _write_owed(self) -> None:
-        """Begin to write trained rows without a slot to the tables."""
-        while self._owed:
-            group, places = self._owed[0]
-            storage = self.storages[group]
-            trained = self.host.staging(group, len(places))
-            trained.copy(storage.rows, self.slot_memory.indices(places))
-            self.host.write_after(self.slot_memory.record_event(), group,
-                                  storage.bypassed_rows(places), trained)
-            del self._owed[0]
+        return self.updates.step(staged, rule, finite)
 
     def look(self, request: Request) -> list[LocatedRows]:
         located = []
@@ -369,7 +263,7 @@ class CachedStore:
             return tables.rows.take(tables.kind, flat)
         storage = self.storages[group]
         with self.lock:
-            self._write_owed()
+            self.updates.write_owed()
             fetched = self.host.fetch(group, flat)
             rows = self.slot_memory.staging_rows(storage.kind, len(flat))
             rows.copy(fetched)
@@ -409,11 +303,9 @@ class CachedStore:
 
     def _write_all_back(self, write: WriteRows) -> None:
         """Write the rows that were trained to the tables."""
-        while self._owed:
-            group, places = self._owed[0]
+        for group, places in self.updates.owing():
             storage = self.storages[group]
             write(group, storage.bypassed_rows(places), self._read_slots(storage, places))
-            del self._owed[0]
         for group, storage in enumerate(self.storages):
             for flat, slots in storage.chunks(dirty=True):
                 self._write_back(group, flat, slots, write)
@@ -622,13 +514,3 @@ class CachedStore:
         rows = self.slot_memory.staging_rows(storage.kind, len(places))
         rows.copy(storage.rows, self.slot_memory.indices(places))
         return rows
-
-    def _find(self, group: int, flat: torch.Tensor) -> torch.Tensor:
-        """Places of flat rows int64[u] that batches taken and not finished look up, else -1."""
-        places = torch.full((len(flat),), -1, dtype=torch.int64)
-        for flight in self.window.taken:
-            for transfer in flight.transfers:
-                if transfer.segment.group == group and transfer.segment.count:
-                    found = transfer.find(flat)
-                    places = torch.where(found < 0, places, found)
-        return places
