@@ -48,7 +48,7 @@ def step(collection, *parts, ranks=1):
 def alone(world, tables, steps):
     """Digests after each step of one process that takes the ranks' parts in turn."""
     found = []
-    with Alone(tables, None, "resident", RULE, RATE, seed=SEED) as one:
+    with Alone(tables, None, "resident", RULE, RATE, options=Options(seed=SEED)) as one:
         for parts in steps_of(world, tables)[:steps]:
             step(one, *parts, ranks=world)
             found.append(one.sha256())

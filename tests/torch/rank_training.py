@@ -108,7 +108,8 @@ def outcome(collection, top, losses):
 def alone(world, optimizer="sgd", every=1, union=False, **_):
     """One rank, all rows resident: the parts of a step one after the other, or as one batch."""
     configs = tables(optimizer)
-    with Alone(configs, None, "resident", optimizer, RATE, seed=3) as collection:
+    with Alone(configs, None, "resident", optimizer, RATE,
+               options=Options(seed=3)) as collection:
         top = top_of(configs)
         dense, losses = torch.optim.SGD(top.parameters(), RATE), []
         for start in range(0, STEPS, every):
@@ -200,7 +201,8 @@ def saved_and_read():
             assert "Sharded" in str(error) or "sharded=True" in str(error)
         else:
             assert world == 1, "every rank would train rows of its own"
-    with (Alone(TABLES, None, "resident", "rowwise_adagrad", RATE, seed=4) as one,
+    with (Alone(TABLES, None, "resident", "rowwise_adagrad", RATE,
+                options=Options(seed=4)) as one,
           hotrow.open("cpu", config=PLANNING) as device,
           ShardedEmbeddingBagCollection(TABLES, device, "scratchpipe", "rowwise_adagrad", RATE,
                                         options=Options(seed=5)) as shared):

@@ -174,7 +174,7 @@ def test_a_backward_without_lookups_counts_as_with_adam_of_pytorch(one_rank, kin
     bag = nn.EmbeddingBag(40, 4, mode="sum")
     theirs = torch.optim.Adam(bag.parameters(), 0.1)
     none = torch.zeros(0, dtype=torch.int64), torch.zeros(samples, dtype=torch.int64)
-    with kind(TABLES, mode="resident", optimizer="adam", seed=3) as tables:
+    with kind(TABLES, mode="resident", optimizer="adam", options=Options(seed=3)) as tables:
         for number in (1, 2):
             bag(*none).sum().backward()
             theirs.step()
