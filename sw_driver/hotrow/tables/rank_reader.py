@@ -152,8 +152,8 @@ def open(path: str | PathLike[str], commit: int | None = None) -> Reader | RankR
     ...         store.rows(["item"], [0]).append([7], np.ones((1, 4), np.float32))
     ...         number = store.commit()
     ...     with open(folder) as reader:
-    ...         reader.rows("item", [3, 7]).tolist()
-    [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
+    ...         reader.rows("item", [3, 7]).sum(1).tolist()
+    [0.0, 4.0]
     """
     ranks = not numbers(Path(path)) and rank_folders(Path(path))
     return RankReader(path, commit) if ranks else Reader(path, commit)
