@@ -206,7 +206,7 @@ def skipped_is_looked_up(monkeypatch):
 
 
 def repeated_is_next(monkeypatch):
-    monkeypatch.setattr(CachedStore, "take_again", lambda self, bags: None)
+    monkeypatch.setattr(CachedStore, "open_batches", lambda self: iter(()))
 
 
 def evaluation_reads_tables(monkeypatch):
