@@ -15,7 +15,6 @@ from hotrow_sim.verilated.compilation import model_library
 from tests.boards.real_tools import real_tool
 from tests.boards.xilinx_cells import cell_models
 from tests.driver.links import WHOLE_CARD, declared_transports
-from tests.support.options import grouped
 
 torch = pytest.importorskip("torch")
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig  # noqa: E402
@@ -45,7 +44,7 @@ def train(device, mode, **options):
     """Tables after training from one fixed start."""
     rng = np.random.default_rng(7)
     with HotEmbeddingBagCollection(TABLES, device, mode, "sgd", 0.2,
-                                   **grouped(seed=3, **options)) as rows:
+                                   seed=3, **options) as rows:
         batches = []
         for _ in range(STEPS):
             lengths = [rng.integers(0, LONGEST + 1, SAMPLES) for _ in TABLES]

@@ -17,7 +17,6 @@ from hotrow_sim.golden.lookup.counters import pack_key
 
 from tests.boards.simulated_network import open_board
 from tests.driver.links import VFIO_USER, declared_transports
-from tests.support.options import grouped
 from tests.support.pcie.served_card import served_card
 
 torch = pytest.importorskip("torch")
@@ -68,7 +67,7 @@ def draw(seed=3):
 def train(device, optimizer, mode, **options):
     """Train from one fixed start: digests of each table and its state, losses and statistics."""
     with HotEmbeddingBagCollection(TABLES, device, mode, optimizer, 0.2,
-                                   **grouped(seed=3, share=2, **options)) as collection:
+                                   seed=3, share=2, **options) as collection:
         batches, losses, ahead = draw(), [], 0 if mode in ("resident", "hotline") else 2
         torch.manual_seed(5)
         top, prefetched = torch.nn.Linear(8, 1), 0

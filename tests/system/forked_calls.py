@@ -23,8 +23,6 @@ from hotrow.tables import Store, Table
 from hotrow.tables import open as open_tables
 from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, TableConfig
 
-from tests.support.options import grouped
-
 SECONDS = 60  # after which a child hangs
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
@@ -37,7 +35,7 @@ ids = [torch.randint(0, 3000, (256, 2), generator=torch.Generator().manual_seed(
 def collection(mode, device=None, **options):
     tables = [TableConfig("a", 3000, 16, **options), TableConfig("b", 3000, 16)]
     return HotEmbeddingBagCollection(tables, device, mode, lr=0.1,
-                                     **grouped(seed=0, **{"workers": 2} if device else {}))
+                                     seed=0, **{"workers": 2} if device else {})
 
 
 def step(trained, prefetch=False):

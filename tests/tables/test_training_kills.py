@@ -15,7 +15,6 @@ from hotrow import Error
 from hotrow.kernels import native
 from hotrow.torch import HotEmbeddingBagCollection, Options
 
-from tests.support.options import grouped
 from tests.support.power_loss import CREATE, HOOK, SYNC, WRITE
 from tests.torch.training import PLANNING, TABLES, draw
 
@@ -30,7 +29,7 @@ def opened(folder, optimizer, mode, workers=0):
     device = None if mode == "resident" else hotrow.open("cpu", config=PLANNING)
     more = {} if mode == "resident" else {"workers": workers, "depth": 3}
     return HotEmbeddingBagCollection(tables, device, mode, optimizer, 0.2,
-                                     **grouped(seed=3, **more))
+                                     seed=3, **more)
 
 
 def train(tables, number, ahead=0):

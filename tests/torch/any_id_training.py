@@ -18,8 +18,6 @@ from hotrow.torch import (
     TableConfig,
 )
 
-from tests.support.options import grouped
-
 SAMPLES, BATCHES, ROWS, SEED = 8, 32, 24, 12
 
 GRAMS = NgramIds((2, 3), heads=2, rows=50, seed=1, vocabulary=30)
@@ -89,7 +87,7 @@ def opened(tables="any", mode="resident", optimizer="sgd", group=None, seed=3, *
         options["ranks"] = group
         seed += dist.get_rank(group)  # rank 0's counts
     return kind(TABLES[tables], mode=mode, optimizer=optimizer, lr=0.125,
-                **grouped(seed=seed, **card, **options))
+                seed=seed, **card, **options)
 
 
 def step(embeddings, bags, world=1, applies=True):

@@ -18,8 +18,6 @@ from torch.nn.utils import prune
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.checkpoint import checkpoint
 
-from tests.support.options import grouped
-
 
 class Scaled(nn.EmbeddingBag):
     """A subclass with a forward of its own."""
@@ -391,7 +389,7 @@ class Run:
             initial = {"initial": INITIAL} if case.optimizer == "adagrad" else {}
             rule = OPTIMIZERS[case.optimizer](0.1, **initial, **case.options)
             self.tables = convert(self.model, device=self.device, mode=self.mode, optimizer=rule,
-                                  **grouped(**card))
+                                  **card)
         kind = PEERS.get(case.optimizer, torch.optim.SGD)
         self.optimizers = [kind(self.model.parameters(), 0.1)]
         if self.tables is not None:

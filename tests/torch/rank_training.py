@@ -26,8 +26,6 @@ from hotrow_rtl.config import preset
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.support.options import grouped
-
 PLANNING = preset("tiny")  # 256 slots
 TABLES = (TableConfig("user", 301, 8), TableConfig("item", 500, 8, "mean"),
           TableConfig("place", 3, 6), TableConfig("half", 70, 8, dtype=torch.float16))
@@ -136,7 +134,7 @@ def together(optimizer="sgd", mode="resident", every=1, ahead=0, warm=False, wra
             hotrow.open("cpu", config=PLANNING))
         collection = held.enter_context(ShardedEmbeddingBagCollection(configs, device, mode,
                                                                       optimizer, RATE,
-                                                                      **grouped(seed=3, **options)))
+                                                                      seed=3, **options))
         batches = [parts[rank] for parts in draw(world, configs)]
         if warm:
             for bags, _ in batches[:4]:

@@ -17,7 +17,6 @@ from hotrow.torch import (
 )
 
 from tests.driver.conftest import counts_of, pairs
-from tests.support.options import grouped
 
 
 def opened(mode):
@@ -53,7 +52,7 @@ def collection_of(names="abc", mode="freqcache", kind=HotEmbeddingBagCollection,
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     options = {"optimizer": "adagrad", **card, **options}
     return kind([TableConfig(name, *SIZES[name]) for name in names], mode=mode, lr=0.1,
-                **grouped(seed=0, **options))
+                seed=0, **options)
 
 
 def observe(collection, rows=(39, 19, 29), times=3):

@@ -14,14 +14,12 @@ from hotrow.torch import (
     TableConfig,
 )
 
-from tests.support.options import grouped
-
 IDS = torch.tensor([[1], [3]])
 
 
 def collection(**options):
     return HotEmbeddingBagCollection([TableConfig("a", 20, 4), TableConfig("b", 20, 4)], lr=0.1,
-                                     **grouped(seed=0, **options))
+                                     seed=0, **options)
 
 
 @pytest.mark.parametrize("make, message", [

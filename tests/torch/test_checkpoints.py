@@ -16,8 +16,6 @@ from hotrow.torch.collection.contents import TableContents
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-from tests.support.options import grouped
-
 IDS = torch.randint(0, 50, (6, 16, 3), generator=torch.Generator().manual_seed(0))
 
 
@@ -28,7 +26,7 @@ class Run:
         torch.manual_seed(0)
         self.model = nn.Sequential(nn.EmbeddingBag(50, 8, mode="sum"), nn.Linear(8, 1))
         card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
-        self.tables = convert(self.model, mode=mode, optimizer=optimizer, lr=0.1, **grouped(**card))
+        self.tables = convert(self.model, mode=mode, optimizer=optimizer, lr=0.1, **card)
         self.dense = torch.optim.Adagrad(self.model.parameters(), 0.1)
 
     def train(self, batches):
@@ -95,7 +93,7 @@ def test_unknown_keys_do_not_load():
 def test_saved_tensors_are_contiguous_and_of_one_table(mode, optimizer, dim):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     model = nn.ModuleList([nn.EmbeddingBag(10, dim), nn.EmbeddingBag(9000, dim)])
-    with convert(model, mode=mode, optimizer=optimizer, **grouped(**card)) as tables:
+    with convert(model, mode=mode, optimizer=optimizer, **card) as tables:
         states = tables.optimizer.state_dict()["state"].get(0, {})
         for tensor in (*model.state_dict().values(), *states.values()):
             tensor.view(-1)
@@ -111,7 +109,7 @@ def test_fewer_rows_load_on_request(mode):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     old, new = (HotEmbeddingBagCollection([TableConfig("a", rows, 8)], mode=mode, lr=0.1,
                                           optimizer="adagrad",
-                                          **grouped(seed=rows, **card)) for rows in (50, 70))
+                                          seed=rows, **card) for rows in (50, 70))
     old(IDS[0][:, :1]).square().sum().backward()
     old.optimizer.step()
     saved, rest = old.state_dict(), new.embeddings["a"].weight.detach()[50:].clone()
@@ -212,7 +210,7 @@ TABLES = [TableConfig("a", 50, 8), TableConfig("b", 40, 8), TableConfig("c", 30,
 def collection_of(mode, seed):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     return HotEmbeddingBagCollection(TABLES, mode=mode, optimizer="adagrad",
-                                     **grouped(seed=seed, **card))
+                                     seed=seed, **card)
 
 
 def copied(collection):

@@ -10,8 +10,6 @@ import torch
 from hotrow.contract.errors import Error
 from hotrow.torch import Checkpoint, HotEmbeddingBagCollection, TableConfig, TrainPipeline
 
-from tests.support.options import grouped
-
 IDS = torch.randint(0, 30, (4, 16, 2), generator=torch.Generator().manual_seed(0))
 
 
@@ -27,7 +25,7 @@ def collection_of(mode="resident", seed=1, optimizer="adagrad", folder=None):
     tables = [TableConfig(name, 30, dim, path=folder)
               for name, dim in (("a", 8), ("b", 4))]
     return HotEmbeddingBagCollection(tables, mode=mode, optimizer=optimizer, lr=0.1,
-                                     **grouped(seed=seed, **card_of(mode)))
+                                     seed=seed, **card_of(mode))
 
 
 def train(collection, batches=IDS):

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 import torch
 from hotrow.contract.errors import BatchError
-from hotrow.torch import SGD, Adagrad, HotEmbeddingBag, HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import (
+    SGD,
+    Adagrad,
+    HotEmbeddingBag,
+    HotEmbeddingBagCollection,
+    Options,
+    TableConfig,
+)
 from hotrow.torch.features.configs import TableGroup
 from torch import nn
 
-from tests.support.options import grouped
 from tests.torch.training import PLANNING, TABLES, check_beside, draw, worth
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
@@ -31,7 +37,7 @@ def make():
     def build(mode="scratchpipe", tables=TABLES, optimizer="sgd", lr=0.2, **options):
         device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
         made.append((HotEmbeddingBagCollection(tables, device, mode, optimizer, lr,
-                                               **grouped(seed=3, **options)), device))
+                                               seed=3, **options), device))
         return made[-1][0]
 
     yield build
@@ -354,7 +360,7 @@ def test_a_batch_that_is_refused_leaves_no_trace(make, mode, release, following,
 ])
 def test_wrong_options(options, message):
     with pytest.raises(hotrow.Error, match=message):
-        HotEmbeddingBagCollection(TABLES, **grouped(**options))
+        HotEmbeddingBagCollection(TABLES, **options)
 
 
 @pytest.mark.parametrize("transport", ["model", "cpu"])
@@ -371,7 +377,7 @@ def test_a_device_has_nothing_of_a_closed_collection(transport, options):
                 if not buffer.name.startswith(("staging", "results", "rings"))]
 
         for _ in range(2):
-            with HotEmbeddingBagCollection(tables, device, **grouped(**options)) as collection:
+            with HotEmbeddingBagCollection(tables, device, **options) as collection:
                 for batch in draw(1, 3):
                     worth(collection(batch.ids)).backward()
                     collection.optimizer.step()
@@ -439,7 +445,7 @@ def test_warm_rows_by_name(make):
                                      {"mode": "sum", "padding_idx": 2}], ids=str)
 def test_embedding_bag(options):
     with hotrow.open("model", config=PLANNING) as device:
-        bag = HotEmbeddingBag(60, 5, device=device, lr=0.1, **grouped(seed=2, **options))
+        bag = HotEmbeddingBag(60, 5, device=device, lr=0.1, seed=2, **options)
         other = nn.EmbeddingBag(60, 5, **options)
         other.load_state_dict(bag.state_dict())
         steps = torch.optim.SGD(other.parameters(), 0.1)
@@ -466,6 +472,16 @@ def test_embedding_bag(options):
 def test_the_mode_where_none_is_named(options, mode, tmp_path, caplog):
     path = tmp_path / "t" if options.pop("path", False) else None
     with caplog.at_level("INFO", "hotrow.torch"), HotEmbeddingBagCollection(
-        [TableConfig("a", 1 << 17, 8, path=path)], **grouped(**options)) as tables:
+        [TableConfig("a", 1 << 17, 8, path=path)], **options) as tables:
         assert tables.mode == mode
     assert [f"mode {mode}, because" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_options_by_name_are_those_of_the_dataclass():
+    tables = [TableConfig("a", 50, 8)]
+    with (HotEmbeddingBagCollection(tables, options=Options(seed=3)) as one,
+          HotEmbeddingBagCollection(tables, options=Options(depth=2), seed=3) as other):
+        assert other.options == Options(seed=3, depth=2)
+        assert torch.equal(one.embedding_bags["a"].weight, other.embedding_bags["a"].weight)
+    with pytest.raises(TypeError, match=r"Options.*unexpected keyword argument 'sead'"):
+        HotEmbeddingBagCollection(tables, sead=3)

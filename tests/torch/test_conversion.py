@@ -9,7 +9,6 @@ from hotrow.contract.errors import Error
 from hotrow.torch import TrainPipeline, convert
 from torch import nn
 
-from tests.support.options import grouped
 from tests.torch.training import PLANNING
 
 
@@ -73,7 +72,7 @@ def test_bags_that_are_not_chosen_stay(options):
     with pytest.raises(Error, match=r"one: .*max_norm.*choose"):
         convert(model)
     before, keys = model.one, list(model.state_dict())
-    with convert(model, optimizer="sgd", lr=0.1, **grouped(**options)) as tables:
+    with convert(model, optimizer="sgd", lr=0.1, **options) as tables:
         assert model.one is before and model.again is before
         assert [config.name for config in tables.tables] == ["more/0"]
         assert list(model.state_dict()) == keys
@@ -129,7 +128,7 @@ def test_embeddings(mode, announced):
     other.load_state_dict(model.state_dict())
     inputs = Words.calls if announced else None
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
-    with convert(model, mode=mode, lr=0.1, inputs=inputs, **grouped(**card)) as tables:
+    with convert(model, mode=mode, lr=0.1, inputs=inputs, **card) as tables:
         assert list(model.state_dict()) == list(other.state_dict())
         assert model.words(torch.tensor(3)).shape == (8,)
         assert model.kind(torch.tensor([[[3]]], dtype=torch.int32)).dtype == torch.bfloat16
@@ -214,7 +213,7 @@ def trained(mode, count=3, every=1, inputs=None, pipeline=False, unused=False, *
     batches = [torch.randint(0, 50, (8, count), generator=generator) for _ in range(6 * every)]
     card = {} if mode == "resident" else {"device": hotrow.open("model", config=PLANNING)}
     with convert(model, inputs, mode=mode, lr=0.1, optimizer="rowwise_adagrad",
-                 **grouped(**card, **options)) as tables:
+                 **card, **options) as tables:
         if pipeline:
             with TrainPipeline(batches, model, inputs=calls_of) as reader:
                 reader.train(model)
@@ -271,7 +270,7 @@ def test_a_call_with_other_ids_than_were_announced_has_its_own_rows(mode, change
     ids = torch.randint(0, 50, (8, 2))
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     with convert(model, lambda: {"0": ids[:, :1], "1": ids[:, 1:]}, mode=mode, lr=0.1,
-                 **grouped(**card)):
+                 **card):
         model.forward = lambda: (model[0](ids[:, :1]), model[1](change(ids[:, 1:])))
         for found, table, column in zip(model(), rows, (ids[:, 0], change(ids[:, 1])),
                                         strict=True):

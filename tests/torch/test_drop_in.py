@@ -12,7 +12,6 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tests.support.options import grouped
 from tests.torch.bags import IDS, bag_of
 
 
@@ -68,7 +67,7 @@ def test_a_backward_in_eval_is_refused_by_the_step(mode):
     """A plain model in eval() trains; rows here do not, which may not pass in silence."""
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     model = nn.Sequential(bag_of(), nn.Linear(8, 1)).eval()
-    with convert(model, mode=mode, **grouped(**card)) as tables:
+    with convert(model, mode=mode, **card) as tables:
         model(IDS).sum().backward()
         with pytest.raises(Error, match=r"in eval\(\)"):
             tables.optimizer.step()
@@ -186,7 +185,7 @@ class Keyed:
 
 def keyed_tables(**options):
     return HotEmbeddingBagCollection([TableConfig("a", 50, 8), TableConfig("b", 50, 8)],
-                                     mode="resident", **grouped(seed=0, **options))
+                                     mode="resident", seed=0, **options)
 
 
 def test_weights_of_a_keyed_tensor_count_where_the_collection_is_weighted():
@@ -214,7 +213,7 @@ def test_results_may_be_changed_in_place(mode, kind):
     plain = nn.Sequential(kind(50, 8))
     model = copy.deepcopy(plain)
     rows = torch.optim.SGD(plain.parameters(), 0.1)
-    with convert(model, mode=mode, lr=0.1, **grouped(**card)) as tables:
+    with convert(model, mode=mode, lr=0.1, **card) as tables:
         for net, optimizer in ((plain, rows), (model, tables.optimizer)):
             result = net(IDS)
             result += 1

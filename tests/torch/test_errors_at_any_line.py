@@ -17,7 +17,6 @@ from hotrow.torch import TableConfig
 from hotrow.torch.optim import staging
 from hotrow.torch.store import row_updates
 
-from tests.support.options import grouped
 from tests.torch.training import PLANNING
 
 TABLES = [TableConfig("a", 300, 8), TableConfig("b", 500, 8), TableConfig("c", 200, 4)]
@@ -49,7 +48,7 @@ def opened(name, seed=2, optimizer="adagrad"):
         if name != "resident":
             options["device"] = held.enter_context(hotrow.open("cpu", config=PLANNING))
         collection = held.enter_context(Collection(TABLES, optimizer=optimizer, lr=0.1,
-                                                   **grouped(seed=seed, **options)))
+                                                   seed=seed, **options))
         if options["mode"] == "hotline":
             collection.learn({config.name: torch.arange(20) for config in TABLES})
         yield collection

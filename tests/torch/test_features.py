@@ -12,7 +12,6 @@ from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline
 from hotrow.torch.features import outputs
 from torch import nn
 
-from tests.support.options import grouped
 from tests.torch.training import PLANNING, TABLES, check_beside, draw, worth
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
@@ -32,7 +31,7 @@ def make():
     def build(mode, tables, optimizer="sgd", **options):
         device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
         made.append((HotEmbeddingBagCollection(tables, device, mode, optimizer, 0.2,
-                                               **grouped(seed=3, **options)), device))
+                                               seed=3, **options), device))
         return made[-1][0]
 
     yield build
@@ -236,7 +235,7 @@ def test_hits_are_those_of_the_card(make):
 ])
 def test_wrong_options(tables, options, message):
     with pytest.raises(hotrow.Error, match=message):
-        HotEmbeddingBagCollection(tables, None, "resident", **grouped(**options))
+        HotEmbeddingBagCollection(tables, None, "resident", **options)
 
 
 def test_wrong_configs():

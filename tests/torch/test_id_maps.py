@@ -22,8 +22,6 @@ from hotrow.torch.collection.id_batches import TableChanges
 from hotrow.torch.collection.id_maps import KEPT
 from safetensors import safe_open
 
-from tests.support.options import grouped
-
 ROWS, DIM, SAMPLES, BATCHES = 48, 4, 3, 60
 RULES = {"sgd": lambda: "sgd", "adagrad": lambda: Adagrad(0.1), "rowwise": lambda:
          RowwiseAdagrad(0.1)}
@@ -52,7 +50,7 @@ def batches(seed, count=BATCHES):
 def collection(mode="scratchpipe", rule="sgd", given=None, seed=5, **options):
     more = {} if mode == "resident" else {"device": "cpu", "preset": "tiny"}
     return HotEmbeddingBagCollection(given or tables(), mode=mode, optimizer=RULES[rule](), lr=0.1,
-                                     **grouped(seed=seed, **more, **options))
+                                     seed=seed, **more, **options)
 
 
 def step(embeddings, ids):

@@ -10,8 +10,6 @@ from hotrow.ids import LeastCount
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 from torch.utils.checkpoint import checkpoint
 
-from tests.support.options import grouped
-
 CACHED = ("scratchpipe", "freqcache", "hotline")
 MODES = ("resident", *CACHED)
 TABLES = (TableConfig("a", 40, 4), TableConfig("b", 9, 4))
@@ -22,7 +20,7 @@ NAN = float("nan")
 
 def opened(mode, tables=TABLES):
     card = {} if mode == "resident" else {"device": "cpu", "preset": "tiny"}
-    return HotEmbeddingBagCollection(tables, mode=mode, lr=0.1, **grouped(seed=3, **card))
+    return HotEmbeddingBagCollection(tables, mode=mode, lr=0.1, seed=3, **card)
 
 
 def step(tables, ids):

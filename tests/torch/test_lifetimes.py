@@ -17,8 +17,6 @@ from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig, TrainPipeline
 from hotrow.torch.store.stages import Stage, Stages
 
-from tests.support.options import grouped
-
 
 def used(workers):
     """References to the slots and tables of a collection that trained and was not closed."""
@@ -75,7 +73,7 @@ def test_stages_overlap_by_default_where_there_is_a_core(monkeypatch, device, co
                                                          workers):
     monkeypatch.setattr("hotrow.torch.store.opening.usable_cores", lambda: cores)
     with HotEmbeddingBagCollection([TableConfig("t", 50, 8)], device,
-                                   **grouped(preset="tiny", seed=0, **options)) as collection:
+                                   preset="tiny", seed=0, **options) as collection:
         assert collection.store.stages.workers == workers
 
 
@@ -123,7 +121,7 @@ def test_a_child_of_the_process_writes_to_no_file_of_its_parent(tmp_path, mode):
     """Its slots hold rows that its parent has trained since."""
     def made(path, **options):
         return HotEmbeddingBagCollection([TableConfig("t", 50, 8, path=path)],
-                                         **grouped(seed=0, **options))
+                                         seed=0, **options)
 
     def train(collection, first):
         collection(torch.arange(first, first + 8).view(8, 1)).square().sum().backward()
@@ -197,7 +195,7 @@ def test_what_is_staged_is_read_between_steps(read):
 
 def trained(batches, **options):
     tables = HotEmbeddingBagCollection([TableConfig("t", 2000, 16)], lr=0.1,
-                                       **grouped(seed=0, **options))
+                                       seed=0, **options)
     for ids in batches:
         tables(ids).square().sum().backward()
         tables.optimizer.step()
@@ -273,7 +271,7 @@ def test_a_second_collection_is_refused_before_the_first_loses_its_slots(mode):
     options = {"lr": 0.1, "seed": 0}
     with hotrow.open("model", preset="tiny") as device:
         tables = HotEmbeddingBagCollection([TableConfig("t", 2000, 16)], device, mode,
-                                           **grouped(**options))
+                                           **options)
         if mode == "hotline":
             tables.learn({"t": range(100)})
         for ids in BATCHES[:2]:

@@ -17,7 +17,6 @@ import torch
 from hotrow.contract.errors import DeviceError
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 
-from tests.support.options import grouped
 from tests.torch.training import PLANNING
 
 TABLES = [TableConfig("a", 300, 8), TableConfig("b", 500, 8), TableConfig("c", 200, 4),
@@ -38,7 +37,7 @@ class Run:
 
     def make(self, device, mode, **options):
         return HotEmbeddingBagCollection(TABLES, device, mode, "adagrad", 0.01,
-                                         **grouped(seed=2, **options))
+                                         seed=2, **options)
 
     def open(self):
         mode, workers = self.random.choice(MODES)

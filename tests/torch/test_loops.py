@@ -17,8 +17,6 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from tests.support.options import grouped
-
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
 BATCHES = [torch.randint(50, (16, 1), generator=torch.Generator().manual_seed(seed))
            for seed in range(8)]
@@ -27,7 +25,7 @@ BATCHES = [torch.randint(50, (16, 1), generator=torch.Generator().manual_seed(se
 def opened(mode, **options):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     return HotEmbeddingBagCollection([TableConfig("a", 50, 8)], mode=mode, optimizer="adagrad",
-                                     lr=0.1, **grouped(seed=0, **{**card, **options}))
+                                     lr=0.1, seed=0, **{**card, **options})
 
 
 def trained(mode, forward, batches=BATCHES):
@@ -167,7 +165,7 @@ def test_evaluation_through_a_pipeline(mode):
     """It leaves no batch waiting, for a collection and for a converted model."""
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     converted = nn.Sequential(nn.EmbeddingBag(50, 8, mode="sum"))
-    with opened(mode) as tables, convert(converted, mode=mode, **grouped(**card)) as others:
+    with opened(mode) as tables, convert(converted, mode=mode, **card) as others:
         for model, collection in ((tables, tables), (converted, others)):
             pipeline = TrainPipeline(BATCHES, model, lambda ids: ids)
             for training in (True, False, True):

@@ -11,7 +11,6 @@ from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig, convert
 from torch import nn
 
-from tests.support.options import grouped
 from tests.torch.bags import IDS
 
 MODES = ["resident", "scratchpipe"]
@@ -24,7 +23,7 @@ def converted(mode="resident", freeze=False, **options):
     model.append(nn.ModuleDict({"other": nn.EmbeddingBag(50, 8, mode="sum")}))
     model[0].weight.requires_grad_(not freeze)
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
-    return model, convert(model, mode=mode, lr=0.1, **grouped(**card, **options))
+    return model, convert(model, mode=mode, lr=0.1, **card, **options)
 
 
 def backward(model):
@@ -70,7 +69,7 @@ def test_a_frozen_bag_between_others_that_are_one_batch(mode, ids, calls):
         for weight in (plain[0], plain[2]):
             weight -= 0.5 * weight.grad
     with convert(model, inputs=lambda ids: {"0": ids, "1": ids, "2": [ids] * calls}, mode=mode,
-                 lr=0.5, **grouped(**card)) as tables:
+                 lr=0.5, **card) as tables:
         result = model(ids)
         result.sum().backward()
         tables.optimizer.step()
@@ -144,7 +143,7 @@ def both(mode, **options):
     plain = nn.Sequential(nn.EmbeddingBag(50, 8, mode="sum"), nn.Linear(8, 1))
     model = copy.deepcopy(plain)
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
-    tables = convert(model, mode=mode, lr=0.1, **grouped(**card, **options))
+    tables = convert(model, mode=mode, lr=0.1, **card, **options)
     return (plain, torch.optim.SGD([plain[0].weight], 0.1)), (model, tables.optimizer), tables
 
 
@@ -192,7 +191,7 @@ def test_a_backward_stages_what_it_accumulates(name, mode):
 def test_an_empty_batch_whose_loss_is_a_sum(mode):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     with HotEmbeddingBagCollection([TableConfig("a", 50, 4), TableConfig("b", 50, 4)], mode=mode,
-                                   **grouped(**card)) as tables:
+                                   **card) as tables:
         before = tables.contents.table("a")[0].clone()
         tables(torch.empty(0, 2, dtype=torch.int64)).sum().backward()
         tables.optimizer.step()

@@ -13,7 +13,6 @@ from hotrow.torch.pipeline.micro_batch import indexed
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.support.options import grouped
 from tests.torch.training import PLANNING, TABLES, draw
 
 
@@ -48,7 +47,7 @@ class Run:
         self.device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
         torch.manual_seed(4)
         self.model = Model(HotEmbeddingBagCollection(TABLES, self.device, mode, "rowwise_adagrad",
-                                                     0.1, **grouped(seed=2, **options)))
+                                                     0.1, seed=2, **options))
         self.collection = self.model.embeddings
         self.dense = torch.optim.SGD(self.model.parameters(), 0.1)
         self.pipeline = TrainPipeline(loader or globals()["loader"](), self.model,
@@ -306,11 +305,11 @@ class Two(nn.Module):
                 {} if mode == "resident" else {"device": "model", "preset": "tiny", **options})}
 
         self.pooled = HotEmbeddingBagCollection([TableConfig("a", 50, 8)],
-                                                **grouped(**card(modes[0])))
+                                                **card(modes[0]))
         self.rows = HotEmbeddingBagCollection([TableConfig("b", 50, 8, "none")],
-                                              **grouped(**card(modes[1])))
+                                              **card(modes[1]))
         self.bags = nn.ModuleDict({"bag": nn.EmbeddingBag(50, 8, mode="sum")})
-        self.tables = (self.pooled, self.rows, convert(self.bags, **grouped(**card(modes[2]))))
+        self.tables = (self.pooled, self.rows, convert(self.bags, **card(modes[2])))
 
     def forward(self, ids):
         return (self.pooled(ids) * self.rows(ids) * self.bags["bag"](ids)).sum()

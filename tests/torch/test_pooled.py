@@ -11,7 +11,6 @@ from hotrow_rtl.config import preset
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.support.options import grouped
 from tests.torch.conftest import relearn
 from tests.torch.test_hotline import KINDS
 
@@ -96,7 +95,7 @@ def test_a_card_without_arithmetic_is_refused(setting):
 
 def collection(device, tables, **options):
     return HotEmbeddingBagCollection(tables, device, "hotline", lr=0.1,
-                                     **grouped(seed=0, **options))
+                                     seed=0, **options)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
@@ -143,7 +142,7 @@ def test_a_cold_row_s_gradient_that_is_not_finite_is_named(device):
 def test_what_the_card_does_not_pool_is_refused(device, table, options, message):
     options = {"cold": "pooled", "mode": "hotline", **options}
     with pytest.raises(hotrow.Error, match=message):
-        HotEmbeddingBagCollection([table], device, **grouped(**options))
+        HotEmbeddingBagCollection([table], device, **options)
 
 
 def test_weights_per_sample_are_refused(device):
@@ -159,7 +158,7 @@ def test_bags_that_backward_repeats(device):
     for options in ({"mode": "resident"}, {"mode": "hotline", "cold": "pooled", "device": device}):
         torch.manual_seed(1)
         model = nn.ModuleList(nn.EmbeddingBag(50, 8, mode="sum") for _ in range(3))
-        tables = convert(model, optimizer="sgd", lr=0.1, **grouped(**options))
+        tables = convert(model, optimizer="sgd", lr=0.1, **options)
 
         def forward(ids, model=model):
             sums = [bag(ids[:, [number]]) for number, bag in enumerate(model) if number != 1]

@@ -14,8 +14,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import embedding_bag
 
-from tests.support.options import grouped
-
 SETTINGS = settings(max_examples=60, derandomize=True, database=None, deadline=None,
                     print_blob=True, suppress_health_check=list(HealthCheck))
 
@@ -161,7 +159,7 @@ def run_loop(case, device=None):
     options = {"depth": case.depth, "workers": case.workers, "share": 4} if device else {}
     with HotEmbeddingBagCollection([TableConfig("a", 60, 8)], device,
                                    case.mode if device else "resident", case.optimizer, 0.1,
-                                   **grouped(seed=3, **options)) as tables:
+                                   seed=3, **options) as tables:
         losses = []
         for _ in range(case.epochs):
             losses += epoch(tables, case, loader, True)

@@ -20,7 +20,6 @@ from hotrow.torch.optim.gradients import StagedGradients
 from hotrow.torch.store.cached import CachedStore
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.support.options import grouped
 from tests.torch import random_models
 from tests.torch.random_models import HARD_EVENTS, Run, model_cases
 
@@ -118,7 +117,7 @@ def results_in_fp32(monkeypatch):
 
 def hooks_dropped(monkeypatch):
     def converted(model, **options):
-        tables = convert(model, **grouped(**options))
+        tables = convert(model, **options)
         for each in model.bags:
             each._forward_hooks.clear()
             each._forward_pre_hooks.clear()

@@ -16,8 +16,6 @@ from hotrow.torch import (
 from hotrow.torch.store.placement_policy import share_of
 from torch import nn
 
-from tests.support.options import grouped
-
 
 def cached(depth, look_ahead):
     """A cache with batches under way: tiny follows 64 of them."""
@@ -36,7 +34,7 @@ def padded(row):
 
 def made(*tables, **options):
     tables = tables or [[TableConfig("a", 50, 8)]]
-    HotEmbeddingBagCollection(*tables, mode="resident", **grouped(**options)).close()
+    HotEmbeddingBagCollection(*tables, mode="resident", **options).close()
 
 
 # A call, arguments that it takes, and arguments that it refuses.

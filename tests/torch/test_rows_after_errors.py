@@ -31,7 +31,6 @@ from hotrow.torch.store.in_flight import BatchWindow
 from hotrow.torch.store.placement_policy import LookAheadPolicy
 from hotrow.torch.store.row_updates import RowUpdates
 
-from tests.support.options import grouped
 from tests.torch.training import PLANNING
 
 STAGES = ("plan", "collect", "exchange", "insert")
@@ -239,7 +238,7 @@ def test_a_backward_that_fails_after_the_lookup_stages_nothing_later(mode):
     """What it would have staged is not staged by the next backward."""
     card = {} if mode == "resident" else {"device": "cpu"}
     with Collection(TABLES, mode=mode, optimizer="sgd", lr=0.1,
-                    **grouped(seed=2, **card)) as collection:
+                    seed=2, **card) as collection:
         beside = torch.ones(1, requires_grad=True)
         failing = beside * 1
         failing.register_hook(lambda _: fail())
@@ -256,7 +255,7 @@ def test_a_backward_that_fails_after_the_lookup_stages_nothing_later(mode):
 def test_after_half_a_step_nothing_trains_until_a_checkpoint_is_loaded(monkeypatch, mode):
     card = {} if mode == "resident" else {"device": "cpu"}
     with Collection(TABLES, mode=mode, optimizer="adagrad", lr=0.1,
-                    **grouped(seed=2, workers=0, **card)) as collection:
+                    seed=2, workers=0, **card) as collection:
         saved = {name: each.clone() for name, each in collection.state_dict().items()}
         state = deepcopy(collection.optimizer.state_dict())
         ids = batches()[0]

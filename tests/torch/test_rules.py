@@ -22,15 +22,13 @@ from hotrow.torch.optim.rounding import _drawn, round_stochastically, row_keys
 from hotrow.torch.training.options import STATEFUL
 from torch import nn
 
-from tests.support.options import grouped
-
 ROWS, DIM, STEPS = 40, 8, 20
 ALL = torch.arange(ROWS)[None]
 
 
 def collection(optimizer, dtype=torch.float32, **options):
     return HotEmbeddingBagCollection([TableConfig("a", ROWS, DIM, dtype=dtype)], mode="resident",
-                                     optimizer=optimizer, **grouped(seed=3, **options))
+                                     optimizer=optimizer, seed=3, **options)
 
 
 def beside(tables, optimizer, **options):

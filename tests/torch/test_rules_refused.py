@@ -21,8 +21,6 @@ from hotrow.torch import (
 )
 from torch import nn
 
-from tests.support.options import grouped
-
 TABLES = [TableConfig("a", 40, 4)]
 IDS = torch.arange(40)[:, None]
 NO_NUMBERS = [None, "x", b"0.1", True, -1, math.nan, math.inf, 1e39, 10**400, [0.1], 1j,
@@ -35,7 +33,7 @@ def kind(value):
 
 def collection(optimizer, **options):
     return HotEmbeddingBagCollection(TABLES, mode="resident", optimizer=optimizer,
-                                     **grouped(seed=3, **options))
+                                     seed=3, **options)
 
 
 def train(tables):
@@ -123,7 +121,7 @@ def test_a_loaded_group_without_sense_is_refused_and_loads_nothing(name, value, 
 def test_a_step_without_gradients_is_none_as_with_adam_of_pytorch(mode):
     card = {} if mode == "resident" else {"device": "model", "preset": "tiny"}
     with HotEmbeddingBagCollection(TABLES, mode=mode, optimizer=Adam(0.1, eps=1e-3),
-                                   **grouped(seed=3, **card)) as tables:
+                                   seed=3, **card) as tables:
         rows = nn.Parameter(tables.contents.table("a")[0].clone())
         theirs = torch.optim.Adam([rows], 0.1, eps=1e-3)
         for number in range(1, 4):

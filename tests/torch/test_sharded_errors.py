@@ -17,7 +17,6 @@ from hotrow.contract.errors import Error
 from hotrow.torch import ShardedEmbeddingBagCollection, TableConfig, average_gradients
 from torch import nn
 
-from tests.support.options import grouped
 from tests.torch.launching import torchrun
 
 TABLES = (TableConfig("a", 40, 4), TableConfig("b", 40, 4))
@@ -44,7 +43,7 @@ def refused(here, elsewhere):
 
 def opened(mode="scratchpipe"):
     card = {} if mode == "resident" else {"device": "cpu", "preset": "tiny"}
-    return ShardedEmbeddingBagCollection(TABLES, mode=mode, lr=0.1, **grouped(seed=3, **card))
+    return ShardedEmbeddingBagCollection(TABLES, mode=mode, lr=0.1, seed=3, **card)
 
 
 def step(shared):

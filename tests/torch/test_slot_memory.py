@@ -11,7 +11,6 @@ import torch
 from hotrow.torch import HotEmbeddingBagCollection, Options
 from hotrow.torch.memory.slot_memory import SlotMemory, memory_on
 
-from tests.support.options import grouped
 from tests.torch.training import PLANNING, TABLES, draw, train
 
 HERE = torch.cuda.is_available()
@@ -247,8 +246,8 @@ def test_on_a_gpu(run):
     for device in ("cpu", "cuda"):
         options = {name: value for name, value in run.items() if name not in ("ahead", "every")}
         with hotrow.open("model", config=PLANNING) as card, HotEmbeddingBagCollection(
-            TABLES, card, lr=0.2, **grouped(seed=3, slots_device=device,
-                                            **{"optimizer": "rowwise_adagrad", **options}),
+            TABLES, card, lr=0.2, seed=3, slots_device=device,
+                                            **{"optimizer": "rowwise_adagrad", **options},
         ) as collection:
             for batch in batches:
                 found = collection(batch.ids)

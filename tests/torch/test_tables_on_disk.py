@@ -20,7 +20,6 @@ from hotrow.torch.collection.contents import TableContents
 from hotrow.torch.store.resident import ResidentStore
 from safetensors.torch import save_file
 
-from tests.support.options import grouped
 from tests.torch.test_id_maps import DIM, ROWS, RULES, batches, collection, digest
 from tests.torch.test_id_maps import tables as any_id_tables
 from tests.torch.test_id_maps import train as train_any_ids
@@ -41,7 +40,7 @@ def config(tmp_path):
 
 def opened(config, mode="resident", optimizer="rowwise_adagrad", **options):
     """A collection of one table."""
-    return HotEmbeddingBagCollection([config], None, mode, optimizer, **grouped(seed=1, **options))
+    return HotEmbeddingBagCollection([config], None, mode, optimizer, seed=1, **options)
 
 
 def step(collection, *ids):
@@ -88,7 +87,7 @@ def test_tables_beside_those_in_memory(tmp_path, mode):
         rule = hotrow.torch.SGD(0.2, rounding_seed=7)
         options = {} if here == "resident" else {"device": "model", "preset": "tiny", "share": 2}
         with HotEmbeddingBagCollection(tables, mode=here, optimizer=rule,
-                                       **grouped(seed=3, **options)) as each:
+                                       seed=3, **options) as each:
             for batch in made:
                 each(batch.ids).square().sum().backward()
                 each.optimizer.step()
@@ -401,7 +400,7 @@ def by_commit(tables, checkpoint, mode, stop=lambda number: None):
 def opened_many(tables, mode):
     device = {} if mode == "resident" else {"device": "model", "preset": "tiny", "share": 4}
     return HotEmbeddingBagCollection(on_disk(tables), mode=mode, optimizer="adam", lr=0.2,
-                                     **grouped(seed=3, **device))
+                                     seed=3, **device)
 
 
 @pytest.mark.slow
@@ -437,12 +436,15 @@ def test_a_load_or_step_that_reached_some_tables_is_not_committed(tmp_path, monk
             method = getattr(owner, name)
             monkeypatch.setattr(owner, name, lambda self, *given, **named: (
                 method(self, *given, **named) if given[0] not in ("item", number) else 1 // 0))
-            with pytest.raises(Error, match=r"'user', 'item' were loaded|not reach the rows of"):
+            with pytest.raises(ZeroDivisionError):
                 if what == "load":
                     tables.load_state_dict(saved)
                 else:
                     tables.optimizer.step()
-    monkeypatch.undo()
+            monkeypatch.undo()
+            for call in (tables.commit, tables.optimizer.step):
+                with pytest.raises(Error, match="Load a checkpoint"):
+                    call()
     with HotEmbeddingBagCollection(configs, None, "resident", "sgd") as again:
         assert again.sha256() == committed
 

@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn.utils import parametrize, prune
 from torch.optim.swa_utils import AveragedModel
 
-from tests.support.options import grouped
 from tests.torch.bags import IDS, bag_of
 
 
@@ -21,7 +20,7 @@ def written(mode, write, train_after=False):
     model = nn.Sequential(bag_of())
     torch.manual_seed(0)
     model[0].reset_parameters()
-    with convert(model, mode=mode, lr=0.1, **grouped(**options)) as tables:
+    with convert(model, mode=mode, lr=0.1, **options) as tables:
         def step():
             model(IDS).sum().backward()
             tables.optimizer.step()
@@ -72,7 +71,7 @@ def test_parameters_are_plain_and_pass_dense_optimizers_by(mode, optimizer):
     model, card = copy.deepcopy(plain), {} if mode == "resident" else {"device": "model",
                                                                        "preset": "tiny"}
     names = [(name, each.shape) for name, each in plain.named_parameters()]
-    with convert(model, mode=mode, lr=0.1, optimizer=optimizer, **grouped(**card)) as tables:
+    with convert(model, mode=mode, lr=0.1, optimizer=optimizer, **card) as tables:
         assert [(name, each.shape) for name, each in model.named_parameters()] == names
         held = model[0].weight
         assert type(held) is nn.Parameter

@@ -10,8 +10,6 @@ from hotrow.torch import HotEmbeddingBagCollection, TableConfig
 from hotrow_rtl.config import preset
 from torch import nn
 
-from tests.support.options import grouped
-
 PLANNING = preset("tiny")  # 256 slots
 TABLES = (TableConfig("user", 300, 8), TableConfig("item", 500, 8, "mean"),
           TableConfig("place", 90, 6))
@@ -72,7 +70,7 @@ def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
             device = held.enter_context(hotrow.open(transport, config=config))
         collection = held.enter_context(HotEmbeddingBagCollection(tables, device, mode, optimizer,
                                                                   0.2,
-                                                                  **grouped(seed=3, **options)))
+                                                                  seed=3, **options))
         if choose is not None:
             def chosen(ready):
                 found = sorted(ready)

@@ -31,7 +31,7 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
             choose: Callable[[str, nn.Module], bool] | None = None, mode: Mode | None = None,
             optimizer: OptimizerName | Rule = "sgd", lr: float = 0.01,
             device: Device | str | None = None,
-            options: Options = DEFAULTS) -> HotEmbeddingBagCollection:
+            options: Options = DEFAULTS, **fields: Any) -> HotEmbeddingBagCollection:
     """Replace every `nn.EmbeddingBag` and `nn.Embedding` of a model in place, and keep the weights.
 
     Make the model's optimizer after the conversion, so that it leaves the old bags' parameters
@@ -55,7 +55,7 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
         Bags of fewer rows stay as they are.
     choose : callable, optional
         From a bag's name in the model and the bag to whether it is converted; the others stay.
-    mode, optimizer, lr, device, options
+    mode, optimizer, lr, device, options, **fields
         As in `HotEmbeddingBagCollection`.
 
     Returns
@@ -69,6 +69,7 @@ def convert(model: nn.Module, inputs: Callable[..., dict[str, Any]] | None = Non
         The model has none that is chosen, or one with a property that its replacement has not: see
         `check_convertible`; or a weight is used by another module, too.
     """
+    options = replace(options, **fields)
     _check_ranks(sharded)
     found = {name: module for name, module in model.named_modules(remove_duplicate=False)
              if isinstance(module, _KINDS)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -82,6 +83,7 @@ class HotEmbeddingBagCollection(nn.Module):
     lr : float
         Rate of an optimizer given by name.
     options : Options
+        Its fields are also arguments by their names: `seed=0` is `options=Options(seed=0)`.
 
     Attributes
     ----------
@@ -125,7 +127,7 @@ class HotEmbeddingBagCollection(nn.Module):
     --------
     >>> tables = [TableConfig("user", 100, 4), TableConfig("item", 500, 4, pooling="mean")]
     >>> embeddings = HotEmbeddingBagCollection(
-    ...     tables, "cpu", optimizer="adagrad", lr=0.1, options=Options(seed=0, workers=0))
+    ...     tables, "cpu", optimizer="adagrad", lr=0.1, seed=0, workers=0)
     >>> found = embeddings(torch.tensor([[7, 8], [7, 9], [3, 8]]))
     >>> found.shape
     torch.Size([3, 8])
@@ -140,8 +142,9 @@ class HotEmbeddingBagCollection(nn.Module):
 
     def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
                  mode: Mode | None = None, optimizer: OptimizerName | Rule = "sgd",
-                 lr: float = 0.01, options: Options = DEFAULTS) -> None:
+                 lr: float = 0.01, options: Options = DEFAULTS, **fields: Any) -> None:
         super().__init__()
+        options = replace(options, **fields)
         if not self.several_ranks:
             refuse_ranks("a HotEmbeddingBagCollection", "ShardedEmbeddingBagCollection")
         if isinstance(tables, TableConfig) or not isinstance(tables, Iterable):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -169,7 +170,8 @@ class ShardedEmbeddingBagCollection(HotEmbeddingBagCollection):
     def __init__(self, tables: Iterable[Any], device: Device | str | None = None,
                  mode: Mode | None = None, optimizer: OptimizerName | Rule = "sgd",
                  lr: float = 0.01, options: Options = DEFAULTS, *,
-                 ranks: dist.ProcessGroup | None = None) -> None:
+                 ranks: dist.ProcessGroup | None = None, **fields: Any) -> None:
+        options = replace(options, **fields)
         tables, self.ranks = tuple(table_config(each) for each in tables), Ranks(ranks)
         if memory_on(options.slots_device).asynchronous:
             raise Error("ranks exchange rows through host memory, where the slots of tables of "
