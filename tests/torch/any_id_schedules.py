@@ -45,7 +45,7 @@ class Schedule:
         if self.ahead and any(len(ids) for ids, _ in self.made[self.at]):
             if self.bare:
                 self.embeddings.prefetch(self.bags[self.at])
-            self.embeddings.batches.skip()
+            self.embeddings.skip()
             self.at, self.ahead = self.at + 1, self.ahead - 1
 
     def evaluate(self):
@@ -53,7 +53,7 @@ class Schedule:
         self.embeddings.train()
 
     def export(self):
-        self.embeddings.id_maps.changes(self.rng.choice((0, self.at // 2)))
+        self.embeddings.changes(self.rng.choice((0, self.at // 2)))
 
     def mislead(self):
         wrong = [*self.rng.choice(self.bags)]

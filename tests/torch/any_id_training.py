@@ -119,7 +119,7 @@ def outcome(embeddings):
     if embeddings.id_maps is not None:
         found["maps"] = sha256(embeddings.id_maps.state()).hexdigest()
         for since in (0, BATCHES // 2):
-            for name, each in embeddings.id_maps.changes(since).items():
+            for name, each in embeddings.changes(since).items():
                 found[f"export of {name} since {since}"] = each.since, each.until, *(
                     tensor.tolist() for tensor in (each.ids, each.rows, each.weights, each.removed))
     return found

@@ -342,7 +342,7 @@ def test_a_batch_that_is_refused_leaves_no_trace(make, mode, release, following,
     for each in (collection, beside):
         each.optimizer.zero_grad() if release == "zero_grad" else each.optimizer.step()
     if release == "skip":
-        collection.batches.skip()  # without effect: nothing was prefetched
+        collection.skip()  # without effect: nothing was prefetched
     for batch in batches[refused + following:refused + following + 4]:
         for each in (collection, beside):
             worth(each(batch.ids)).backward()

@@ -53,7 +53,7 @@ def test_making_training_and_loading(mode, ids, elsewhere):
         assert torch.empty(1).is_meta
         found = steps(trained)
         memory = trained.memory
-        changed = ids == "any" and trained.id_maps.changes(0)["a"].rows.numel()
+        changed = ids == "any" and trained.changes(0)["a"].rows.numel()
         trained.state_dict()
         trained.close()
         loaded = collection(mode, ids)

@@ -17,7 +17,7 @@ tables.prefetch(torch.randint(0, 50, (8, 1)))
 
 WITHIN_AN_EPOCH = PROGRAM + """
 pipeline = ht.TrainPipeline([torch.randint(0, 50, (8, 1)) for _ in range(9)], tables, lambda _: _)
-tables.batches.skip()
+tables.skip()
 batch = next(iter(pipeline))
 """
 IN_A_CHILD = PROGRAM + """

@@ -237,7 +237,7 @@ def test_a_batch_whose_rows_cannot_begin_is_left_out(monkeypatch):
             for ids in made[20:23]:
                 embeddings.prefetch(ids)
             if skips:
-                embeddings.batches.skip()
+                embeddings.skip()
             else:
                 with monkeypatch.context() as patched, pytest.raises(Error, match="planted"):
                     patched.setattr(embeddings.id_maps, "_write", _planted)
@@ -288,13 +288,13 @@ def test_exports_follow_the_table():
         since = 0
         for start in range(0, BATCHES, 15):
             train(embeddings, made[start:start + 15], ahead=3)
-            changes = embeddings.id_maps.changes(since)["user"]
+            changes = embeddings.changes(since)["user"]
             for id_ in changes.removed.tolist():
                 export.pop(id_, None)
             export.update(zip(changes.ids.tolist(), changes.weights, strict=True))
             since = changes.until
         embeddings.id_maps.forget(since)
-        whole = embeddings.id_maps.changes()["user"]
+        whole = embeddings.changes()["user"]
         assert sorted(whole.ids.tolist()) == sorted(export)
         for id_, weights in zip(whole.ids.tolist(), whole.weights, strict=True):
             assert torch.equal(export[id_], weights)
@@ -309,22 +309,22 @@ def test_changes_are_forgotten_by_table():
                                      (-1, "user", "up to -1 cannot")):
             with pytest.raises(Error, match=message):
                 embeddings.id_maps.forget(until, name)
-        before, size = embeddings.id_maps.changes(30), len(embeddings.id_maps.state())
+        before, size = embeddings.changes(30), len(embeddings.id_maps.state())
         embeddings.id_maps.forget(30, "user")
         assert len(embeddings.id_maps.state()) < size
         with pytest.raises(Error, match="begins after batch 30, and events since batch 20"):
-            embeddings.id_maps.changes(20)
-        for name, each in embeddings.id_maps.changes(30).items():
+            embeddings.changes(20)
+        for name, each in embeddings.changes(30).items():
             for part in ("ids", "rows", "removed"):
                 assert torch.equal(getattr(each, part), getattr(before[name], part))
         copied = copy.deepcopy(embeddings)
         with pytest.raises(Error, match="begins after batch 30"):
-            copied.id_maps.changes(29)
+            copied.changes(29)
         embeddings.id_maps.forget(40)
         assert all(len(each.ids) == len(each.removed) == 0
-                   for each in embeddings.id_maps.changes(40).values())
+                   for each in embeddings.changes(40).values())
         train(embeddings, made[40:])
-        assert before["user"].until == 40 and len(embeddings.id_maps.changes(40)["user"].ids)
+        assert before["user"].until == 40 and len(embeddings.changes(40)["user"].ids)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -332,7 +332,7 @@ def test_exports_are_saved(tmp_path, dtype):
     with collection(given=[TableConfig("user", ROWS, DIM, dtype=dtype, ids="any",
                                        expiry=Expiry())]) as embeddings:
         train(embeddings, [ids[:, :1] for ids in batches(seed=9)])
-        changes = embeddings.id_maps.changes(since=40)["user"]
+        changes = embeddings.changes(since=40)["user"]
     assert len(changes.ids) and len(changes.removed)
     changes.save(tmp_path / "changes.npz")
     changes.save(tmp_path / "changes.safetensors")

@@ -195,7 +195,7 @@ def test_a_skipped_batch_of_any_ids(mode):
     with opened(mode, ANY) as tables:
         for ids in (ONE, OTHER):
             tables.prefetch(ids)
-        tables.batches.skip()
+        tables.skip()
         step(tables, OTHER)
         assert tables.id_maps.maps[0].batch == 2 and not tables.id_maps.waiting
 

@@ -32,6 +32,7 @@ from .commits import Commits
 from .contents import TableContents
 from .copies import ResidentCopy
 from .eager import outside_compile, refuse_scripting
+from .id_batches import TableChanges
 from .id_maps import IdMaps
 from .lifecycle import Lifecycle
 from .lookups import Lookups
@@ -103,8 +104,8 @@ class HotEmbeddingBagCollection(nn.Module):
         Between batches: `finish`, `flush`, `reset`, which empties the slots, and writes of others
         into the tables.
     batches : TrainedBatches
-        Batches that were prefetched or train; `count` is the number of the next one, `skip` drops
-        one, and `parts` takes one in micro-batches.
+        Batches that were prefetched or train; `count` is the number of the next one, and `parts`
+        takes one in micro-batches.
     lookups : Lookups
         Forward, also by feature.
     calls : BagCalls
@@ -117,7 +118,7 @@ class HotEmbeddingBagCollection(nn.Module):
     cache : Cache
         Learned rows and access counts.
     id_maps : IdMaps or None
-        Of tables with `ids="any"`: their `changes` for an export.
+        Of tables with `ids="any"`; `forget` shortens the log of their changes.
 
     Raises
     ------
@@ -340,6 +341,10 @@ class HotEmbeddingBagCollection(nn.Module):
         state["_modules"] = {self._kind: self.embeddings, **state["_modules"]}
         self.__dict__.update(state)
 
+    def skip(self) -> None:
+        """Drop the batch that was prefetched first, which will not be looked up."""
+        self.batches.skip()
+
     def abandon(self) -> None:
         """Release prefetched batches that will not be trained."""
         self.calls.drop()
@@ -494,6 +499,12 @@ class HotEmbeddingBagCollection(nn.Module):
         self.lifecycle.reset()
         for name, weights in self._torchrec.drawn():
             self.contents.assign(name, weights)
+
+    def changes(self, since: int = 0) -> dict[str, TableChanges]:
+        """Of tables with any ids, what an export lacks: see `IdMaps.changes`."""
+        if self.id_maps is None:
+            raise Error("changes() is for tables with ids='any', and there is none")
+        return self.id_maps.changes(since)
 
     def commit(self, dense: Any = None, keep: str | None = None) -> int:
         """Make all steps so far, of tables on disk, the state that survives any end of the process.

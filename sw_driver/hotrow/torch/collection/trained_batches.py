@@ -145,9 +145,8 @@ class TrainedBatches:
         if instead is not None:
             raise Error(f"batch {self.count} is not the one that was prefetched in its place "
                         f"({bags.lookups} ids, prefetched {instead}): batches train in the order "
-                        f"of prefetch(). Call skip() of the pipeline, or of the collection's "
-                        f"batches, for a batch that is not looked up, and eval() where nothing "
-                        f"trains")
+                        f"of prefetch(). Call skip() of the pipeline, or of the collection, for a "
+                        f"batch that is not looked up, and eval() where nothing trains")
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:

@@ -94,7 +94,7 @@ class FedCollection:
     def skip(self) -> None:
         """Leave out the batch that was begun last."""
         if self._prefetched:
-            self.collection.batches.skip()
+            self.collection.skip()
             self._prefetched = False
 
 
