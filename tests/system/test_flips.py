@@ -11,9 +11,9 @@ HEADER = 512  # bytes at the beginning and at the end of a file whose bits are a
 
 
 def contents(path):
-    """Content of each file by its path."""
+    """Content of each file by its path, without files that hold space alone."""
     files = [path] if path.is_file() else sorted(path.iterdir())
-    return {each: each.read_bytes() for each in files}
+    return {each: each.read_bytes() for each in files if not each.name.startswith("spare-")}
 
 
 def bits_of(size, draw, sample):
