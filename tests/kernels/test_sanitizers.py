@@ -22,12 +22,14 @@ SUITES = {
     "kernels": ["tests/kernels", "-k",
                 "not test_native and not test_compiler and not sanitizer"],
     "commands": ["tests/support/fuzz", "-k", "software"],
-    "engine": ["tests/engine", "-k", "not instruction_sets and not cannot_start"],
+    "engine": ["tests/engine", "-m", "not long",
+               "-k", "not instruction_sets and not cannot_start"],
     "driver": ["tests/driver", "-k", "cpu"],
     "torch": ["tests/torch/test_pipeline.py", "tests/torch/test_train_cached.py",
               "tests/torch/test_invariant.py",
               "-k", "not raw_ids"],  # polars does not run under ThreadSanitizer
-    "tables": ["tests/tables"],
+    "tables": ["tests/tables", "-m", "not long and not nightly",
+               "-k", "not most_memory"],  # AddressSanitizer keeps what is freed
 }
 
 
