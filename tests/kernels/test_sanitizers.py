@@ -16,7 +16,8 @@ SANITIZERS = {  # options, libraries, variables of their runtimes
     "address": ("-g1 -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined",
                 ("libasan.so", "libubsan.so"), {"ASAN_OPTIONS": "detect_leaks=0"}),
     "thread": ("-g1 -O1 -fsanitize=thread", ("libtsan.so",), {
-        "TSAN_OPTIONS": "report_bugs=1:halt_on_error=1:ignore_noninstrumented_modules=1"}),
+        "TSAN_OPTIONS": "report_bugs=1:halt_on_error=1:ignore_noninstrumented_modules=1:"
+                        "die_after_fork=0"}),
 }
 SUITES = {
     "kernels": ["tests/kernels", "-k",
