@@ -6,7 +6,7 @@ Each maps a `Question` to a StepTime, or raises `DoesNotFit` with the requiremen
 from dataclasses import dataclass
 
 from hotrow.contract.errors import Error
-from hotrow.tables.memory import plan_memory
+from hotrow.tables.memory import LOOKUPS, plan_memory
 from hotrow.tables.table import Table
 
 from .constants import Constants, driver_seconds
@@ -39,8 +39,6 @@ class Framework:
     lock_free: bool = False
     kernels: str = "core"
 
-
-_LOOKUPS = 1 << 14  # rows of a batch that `plan_memory` has buffers for
 
 FRAMEWORKS = {
     "fused": Framework(merged=True, kernels="fbgemm"),  # TorchRec, FBGEMM, HugeCTR
@@ -175,7 +173,7 @@ def disk(question):
     tables = [Table(str(number), rows, work.dim) for number, rows in enumerate(work.rows)]
     try:
         plan = plan_memory(limit, tables)
-        if (fetched := int(question.fetched_rows(plan.slots))) > _LOOKUPS:
+        if (fetched := int(question.fetched_rows(plan.slots))) > LOOKUPS:
             plan = plan_memory(limit, tables, fetched)
     except Error as wrong:
         raise DoesNotFit(f"does not fit host memory: {wrong}") from None

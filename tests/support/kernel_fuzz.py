@@ -1,4 +1,4 @@
-"""Random calls of every compiled pass, right and wrong ones: results as of an oracle, or refused.
+"""Random calls of every compiled pass, right and wrong: results equal an oracle, or are refused.
 
 `python -m tests.support.kernel_fuzz` runs in a process with a sanitizer; see `test_sanitizers`.
 Arguments have sizes of 0, every integer dtype, numbers out of range, lengths that do not add up,

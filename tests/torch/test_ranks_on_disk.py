@@ -53,3 +53,20 @@ def test_one_rank_has_the_files_of_a_process(tmp_path):
         dist.destroy_process_group()
     with pytest.raises(Error, match="trained by 1 processes, and there are 2 ranks"):
         folder_of_rank(str(tmp_path / "t"), 0, 2)
+
+
+def test_a_rank_holds_space_for_its_slots(tmp_path, monkeypatch):
+    held, reserve = [], hotrow.tables.Store.reserve
+
+    def counted(store, rows):
+        held.append(rows)
+        reserve(store, rows)
+
+    monkeypatch.setattr(hotrow.tables.Store, "reserve", counted)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        config = TableConfig("user", 30, 8, path=tmp_path / "t")
+        with ShardedEmbeddingBagCollection([config], None, "scratchpipe") as shared:
+            assert {*held} == {shared.store.card.slots} != {0}
+    finally:
+        dist.destroy_process_group()

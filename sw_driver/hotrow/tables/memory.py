@@ -9,6 +9,7 @@ from pathlib import Path
 from ..contract.errors import Error
 from .table import Table, block_bytes, fitting
 
+LOOKUPS = 1 << 14  # most distinct rows of a batch, by default
 SLOT_BYTES = 40  # of a slot beside its row: directory, map, grouping
 _FEWEST_SLOTS = 1 << 14
 _LEAST_TAIL = 16 << 20
@@ -65,7 +66,7 @@ class MemoryPlan:
             f"what its first steps take")
 
 
-def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = 1 << 14, depth: int = 4,
+def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = LOOKUPS, depth: int = 4,
                 process: int = 0) -> MemoryPlan:
     """Divide a limit of memory between slots and the end of the log.
 

@@ -173,7 +173,7 @@ class HotEmbeddingBagCollection(nn.Module):
             self.store = self._make_store(own)
             undo.callback(self.store.close)
             if disk is not None:
-                disk.store.reserve(getattr(self.store, "slots", 0))
+                disk.store.reserve(0 if own.card is None else own.card.slots)
             self.contents = self._make_contents(here)
             self.staging = GradientStage(self.store.groups, memory, options.cold == "pooled")
             self.lifecycle = Lifecycle(self.store, self.staging)
