@@ -67,6 +67,6 @@ def test_a_rank_holds_space_for_its_slots(tmp_path, monkeypatch):
     try:
         config = TableConfig("user", 30, 8, path=tmp_path / "t")
         with ShardedEmbeddingBagCollection([config], None, "scratchpipe") as shared:
-            assert {*held} == {shared.store.card.slots} != {0}
+            assert max(held) == shared.store.card.slots > 0
     finally:
         dist.destroy_process_group()
