@@ -16,8 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from hotrow.command import cli
-from hotrow_rtl.emit.component import to_verilog
-from hotrow_rtl.emit.unit import SEPARATOR, flat_ports
+from hotrow_rtl.emit.unit import unit_files
 from hotrow_rtl.units.catalog import UNITS, unit
 
 from .synthesis.depth import deepest
@@ -32,8 +31,8 @@ BENCHES = ("observe --preset tiny --trace zipf:1.05 --json",
 def unit_figures(name: str) -> dict:
     """LUTs, flip-flops, block RAMs and levels of a unit with its default parameters."""
     chosen = unit(name)
-    component = chosen.make(chosen.config({}))
-    verilog = to_verilog(component, chosen.module, flat_ports(component, SEPARATOR))
+    files, _ = unit_files(chosen, chosen.config({}))
+    verilog = files[f"{chosen.module}.v"]
     with tempfile.TemporaryDirectory(prefix="hotrow-release-") as folder:
         modules = map_modules(verilog, chosen.module, Path(folder), DEVICE)
     return {**total(resources(modules, chosen.module)),
