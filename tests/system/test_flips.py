@@ -8,6 +8,7 @@ from hotrow.contract.errors import Error
 from tests.system.file_kinds import KINDS
 
 HEADER = 512  # bytes at the beginning and at the end of a file whose bits are all flipped
+SIGNATURE = 8  # bytes at the beginning by which each kind of file is recognised
 
 
 def contents(path):
@@ -17,12 +18,14 @@ def contents(path):
 
 
 def bits_of(size, draw, sample):
-    """All bits of a header and an end, or a sample of them, and a sample of the others."""
+    """All bits of a header and an end, or a sample of them with some of its signature; and a
+    sample of the others."""
     ends = [bit for bit in range(8 * size)
             if bit < 8 * HEADER or bit >= 8 * max(0, size - HEADER)]
     between = range(8 * HEADER, 8 * max(HEADER, size - HEADER))
     if sample:
-        ends = draw.sample(ends, min(sample, len(ends)))
+        ends = [*draw.sample(ends[:8 * SIGNATURE], min(8, len(ends))),
+                *draw.sample(ends, min(sample, len(ends)))]
     return ends + draw.sample(between, min(sample or 1000, len(between)))
 
 
