@@ -6,15 +6,12 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..contract.errors import Error
-
-if TYPE_CHECKING:
-    from .table import Table
 
 _PAGE, _SAMPLES = 4096, 64
 _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
@@ -39,17 +36,18 @@ class TensorBase:
     files: Sequence[str | os.PathLike[str]]
     tensor: str
 
-    def kept(self, table: Table) -> dict[str, Any]:
-        """What a manifest says of the base; raises Error where the files have another tensor."""
-        found = [self._file(Path(path), table) for path in self.files]
-        if sum(file["rows"] for file in found) != table.whole_rows or len(
+    def kept(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """What a manifest says of the base of a table that it describes; raises Error where the
+        files have another tensor."""
+        found, rows = [self._file(Path(path), table["dim"]) for path in self.files], _rows(table)
+        if sum(file["rows"] for file in found) != rows or len(
                 {file["dtype"] for file in found}) > 1:
-            raise Error(f"table {table.name!r}: expected {table.whole_rows} rows of one dtype in "
+            raise Error(f"table {table['name']!r}: expected {rows} rows of one dtype in "
                         f"all files of its base, got "
                         f"{[(each['rows'], each['dtype']) for each in found]}")
         return {"kind": "safetensors", "tensor": self.tensor, "files": found}
 
-    def _file(self, path: Path, table: Table) -> dict[str, Any]:
+    def _file(self, path: Path, expected: int) -> dict[str, Any]:
         try:
             with open(path, "rb") as file:
                 length = int.from_bytes(file.read(8), "little")
@@ -66,10 +64,10 @@ class TensorBase:
             raise Error(f"the file {path} is no safetensors file with a tensor {self.tensor!r} of "
                         f"{', '.join(_DTYPES)} [rows, dim] ({type(error).__name__}: {error})"
                         ) from error
-        if dim != table.dim or rows < 1 or end - begin != rows * dim * _BYTES[dtype] or (
+        if dim != expected or rows < 1 or end - begin != rows * dim * _BYTES[dtype] or (
                 not 0 <= begin <= end <= size - 8 - length):
             raise Error(f"the file {path} has tensor {self.tensor!r} of shape {[rows, dim]} at "
-                        f"bytes {begin} to {end} of {size - 8 - length}, and rows of {table.dim} "
+                        f"bytes {begin} to {end} of {size - 8 - length}, and rows of {expected} "
                         f"elements within the file are expected")
         return {**identity(path, 8 + length), "rows": rows, "dtype": dtype, "state": 0,
                 "offset": 8 + length + begin, "row_bytes": dim * _BYTES[dtype], "columns": 0}
@@ -86,8 +84,9 @@ class FileBase:
 
     path: str | os.PathLike[str]
 
-    def kept(self, table: Table) -> dict[str, Any]:
-        """What a manifest says of the base; raises Error where the file has another table."""
+    def kept(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """What a manifest says of the base of a table that it describes; raises Error where the
+        file has another table."""
         path = Path(self.path)
         try:
             with open(path, "rb") as file:
@@ -104,17 +103,17 @@ class FileBase:
             known = False
         if not known or dtype not in _BYTES:
             raise Error(f"the file {path} is no table of the format 'hotrow table 1' with rows")
-        wanted: dict[str, Any] = {"rows": table.whole_rows, "dim": table.dim}
+        wanted = {"rows": _rows(table), "dim": table["dim"]}
         if state:
-            wanted |= {"state": table.state, "optimizer": table.optimizer}
+            wanted |= {key: table[key] for key in ("state", "optimizer")}
         if state == "element":
-            wanted |= {"dtype": table.dtype}
+            wanted["dtype"] = table["dtype"]
         differing = [f"{key} is {header.get(key)!r}, and the table's {value!r}"
                      for key, value in wanted.items() if header.get(key) != value]
-        columns = table.state_columns if state == "element" else 0
+        columns = table["columns"] if state == "element" else 0
         row_bytes, padded = width * _BYTES[dtype], -(-rows // (page // 4)) * (page // 4)
         size = page + padded * (row_bytes + 4 * (state == "row"))
-        if differing or width < table.dim + columns or path.stat().st_size != size:
+        if differing or width < table["dim"] + columns or path.stat().st_size != size:
             raise Error(f"the file {path} has another table, or is cut: "
                         f"{'; '.join(differing) or f'{size} bytes are expected'}")
         if not header.get("closed"):
@@ -124,6 +123,12 @@ class FileBase:
             **identity(path, page), "rows": rows, "dtype": dtype, "offset": page,
             "state": page + padded * row_bytes if state == "row" else 0, "row_bytes": row_bytes,
             "columns": columns}]}
+
+
+def _rows(table: Mapping[str, Any]) -> int:
+    """Rows of the table of which a manifest describes a part or all."""
+    rows: int = (table.get("part") or (0, 1, table["rows"]))[2]
+    return rows
 
 
 def of(kept: dict[str, Any]) -> TensorBase | FileBase | None:

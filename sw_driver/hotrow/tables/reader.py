@@ -49,7 +49,7 @@ class Reader:
             manifest = self._find(commit)
             for kept in manifest["tables"]:
                 asked = bases.of(kept["base"])
-                wrong = asked and bases.changed(kept["base"], asked.kept(Table.of(kept)))
+                wrong = asked and bases.changed(kept["base"], asked.kept(kept))
                 if wrong:
                     raise Error(f"table {kept['name']!r} in {self._folder}: {wrong}")
             native = NativeStore(self._folder)

@@ -134,11 +134,11 @@ class Table:
 
     def kept(self) -> dict[str, Any]:
         """What a manifest says of the table."""
-        return {"name": self.name, "rows": self.rows, "dim": self.dim, "seed": self.seed,
+        kept = {"name": self.name, "rows": self.rows, "dim": self.dim, "seed": self.seed,
                 "bound": self.bound, "dtype": self.dtype, "state": self.state,
                 "columns": self.state_columns, "initial_state": self.initial_state,
-                "optimizer": self.optimizer, **({"part": list(self.part)} if self.part else {}),
-                "base": self.base.kept(self) if self.base else {"kind": "seed"}}
+                "optimizer": self.optimizer, **({"part": list(self.part)} if self.part else {})}
+        return {**kept, "base": self.base.kept(kept) if self.base else {"kind": "seed"}}
 
 
 def fitting(record: int, block: int) -> int:
