@@ -88,6 +88,8 @@ class LinkBench(StreamBench):
         Blocks that the card wrote before the first frame.
     memory : LinkStatus
         OK, or the reason that the memory cannot be accessed.
+    window : int
+        Frames that the card takes before it has answered the first.
 
     Attributes
     ----------
@@ -99,8 +101,9 @@ class LinkBench(StreamBench):
         """The gateware."""
         return LinkEndpoint(32, 16, REGISTER_WIDTH, card)
 
-    def __init__(self, seed=0, written=(), replaceable=True, memory=LinkStatus.OK):
-        self.link = built(self.endpoint, CARD)
+    def __init__(self, seed=0, written=(), replaceable=True, memory=LinkStatus.OK,
+                 window=WINDOW):
+        self.link = built(self.endpoint, CARD | {"window": window})
         super().__init__(self.link)
         self.rng = np.random.default_rng(seed)
         self.seed, self.replaceable, self.status = seed, replaceable, memory

@@ -9,7 +9,7 @@ from hotrow_boards.ethernet.layouts import PEER_BYTES, WORD_BYTES
 from hotrow_boards.ethernet.port import UdpPort
 from hotrow_boards.link.endpoint import LinkEndpoint
 
-from tests.boards.linkbench import REGISTER_WIDTH, WINDOW, LinkBench
+from tests.boards.linkbench import REGISTER_WIDTH, LinkBench
 from tests.support.benches.stream_bench import STEADY
 
 
@@ -42,7 +42,7 @@ class UdpEndpoint(wiring.Component):
     """`UdpPort` and `LinkEndpoint`, wired; it has the ports of both."""
 
     def __init__(self, card):
-        self.port = UdpPort(WINDOW)
+        self.port = UdpPort(card["window"])
         self.link = LinkEndpoint(32, 16, REGISTER_WIDTH, card, PEER_BYTES)
         inner = self.link.signature.members
         super().__init__({

@@ -2,14 +2,16 @@
 
 `built` makes each component once per process, and `Simulation.of` its simulator, which is reset
 between the cases. The code that Amaranth generates updates signals whose values stay as they are,
-too: most of its time. `_compiled` leaves those calls out.
+too: most of its time. `_compiled` leaves those calls out. Amaranth computes the width of a layout
+whenever a payload is read or set; here each layout and field keeps its own.
 """
 
 import re
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from types import coroutine
 
+from amaranth.lib import data
 from amaranth.sim import Simulator, _pyrtl
 
 PERIOD = 1e-8
@@ -23,6 +25,12 @@ def _compiled(code, *options):
 
 
 _pyrtl.compile = _compiled
+for _kind, _name in (
+        (data.Field, "width"), *((each, "size") for each in (
+            data.StructLayout, data.UnionLayout, data.ArrayLayout, data.FlexibleLayout))):
+    _width = cached_property(getattr(_kind, _name).fget)
+    _width.__set_name__(_kind, f"_kept_{_name}")
+    setattr(_kind, _name, _width)
 
 
 def built(make, *arguments, **named):
