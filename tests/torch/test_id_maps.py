@@ -458,3 +458,13 @@ def test_a_batch_without_lookups_before_a_prefetched_one(mode):
         assert embeddings(ids[:0]).shape == (0, DIM)
         embeddings(ids)
         assert embeddings.id_maps.maps[0].batch == 1
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_exports_of_tensors_with_memory_in_common(tmp_path, suffix):
+    numbers, whole = torch.arange(8), torch.nn.Parameter(torch.rand(4, 6))
+    changes = TableChanges(0, 1, numbers[::2], numbers[:4], whole[:, 1:4], numbers[:2])
+    changes.save(tmp_path / f"changes.{suffix}")
+    read = TableChanges.load(tmp_path / f"changes.{suffix}")
+    for name in ("ids", "rows", "weights", "removed"):
+        assert torch.equal(getattr(read, name), getattr(changes, name)), name

@@ -115,8 +115,8 @@ class TableChanges:
         FileError
             The disk is full, for example.
         """
-        tensors = {"ids": self.ids, "rows": self.rows, "weights": self.weights,
-                   "removed": self.removed}
+        tensors = {name: getattr(self, name).detach().cpu()
+                   for name in ("ids", "rows", "weights", "removed")}
         match Path(path).suffix:
             case ".npz":
                 arrays: dict[str, Any] = {
@@ -130,7 +130,8 @@ class TableChanges:
                 except ImportError as error:
                     raise Error("a .safetensors file needs safetensors: pip install safetensors, "
                                 "or save a .npz file") from error
-                content = save({name: each.contiguous() for name, each in tensors.items()},
+                # The library refuses tensors that have memory in common.
+                content = save({name: each.contiguous().clone() for name, each in tensors.items()},
                                {"since": str(self.since), "until": str(self.until),
                                 "crc32": self._checksum()})
                 with replaced(path) as file:
@@ -176,7 +177,7 @@ class TableChanges:
         """CRC-32 of all parts, with their names, dtypes and shapes."""
         total = crc32(f"{self.since} {self.until}".encode())
         for name in ("ids", "rows", "weights", "removed"):
-            part: torch.Tensor = getattr(self, name).contiguous()
+            part: torch.Tensor = getattr(self, name).detach().cpu().contiguous()
             total = crc32(f"{name} {part.dtype} {list(part.shape)}".encode(), total)
             total = crc32(part.view(-1).view(torch.uint8).numpy().data, total)
         return f"{total:08x}"
