@@ -26,6 +26,7 @@ def test_methods_at_equal_memory(log):
     assert all(each["sharing"] == 0 < each["without"] for each in others)
 
 
+@pytest.mark.slow
 def test_a_map_with_room_for_all_ids_is_exact(log):
     log = [part[:1000] for part in log]
     exact, mapped = (auc.measure(log, method, 3.0, 16, 20, seed=2)

@@ -185,6 +185,7 @@ def test_output_for_people(bench, monkeypatch, name):
     assert "━" not in err, "a progress bar where standard error is no terminal"
 
 
+@pytest.mark.slow
 def test_the_parser_loads_no_pytorch():
     code = ("import argparse, sys; from hotrow.bench import cli; "
             "cli.bench(argparse.ArgumentParser().add_subparsers()); print('torch' in sys.modules)")

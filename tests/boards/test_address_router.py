@@ -60,6 +60,7 @@ def spans(rng):
         yield memory, page + BUS * int(rng.integers(0, PAGE // BUS - beats + 1)), beats
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_bursts_reach_their_memory(seed):
     """With few ids, so that bursts of one id go to both memories; data may precede addresses."""

@@ -31,6 +31,7 @@ def test_the_file_of_the_page(listed):
     assert code == 0 and "ecp5 at 48 MHz, 64 KB of block RAM" in shown
 
 
+@pytest.mark.slow
 def test_a_build_finds_it(tmp_path):
     (tmp_path / "own.toml").write_text(TEXT)
     board = find_board(str(tmp_path / "own.toml"))

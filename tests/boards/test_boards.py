@@ -73,6 +73,7 @@ def test_the_memory_is_as_large_as_its_pins_say(name):
     assert dram.memtype == {"ddr3": "DDR3", "sdram": "SDR"}[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     "ulx3s", *(pytest.param(name, marks=pytest.mark.long) for name in BOARDS if name != "ulx3s")])
 def test_a_board_elaborates(name):
@@ -89,6 +90,7 @@ def test_a_board_elaborates(name):
     assert "uart_0__rx" in (pins.decode() if isinstance(pins, bytes) else pins)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     "ecpix5", *(pytest.param(name, marks=pytest.mark.long)
                 for name, board in BOARDS.items() if board.rgmii and name != "ecpix5")])
@@ -272,6 +274,7 @@ def test_the_same_core_for_the_same_station():
     assert "module hotrow_ethernet (" in one and "mdio" not in one and "icmp" not in one
 
 
+@pytest.mark.slow
 def test_a_design_that_is_too_large(hotrow, tools, quick, tmp_path):
     tools.answer(cells={"LUT4": 83_641})
     code, _, err = hotrow("build", "--board", "ecpix5", "-o", str(tmp_path))

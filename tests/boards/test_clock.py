@@ -87,6 +87,7 @@ def test_errors_of_the_user(clock, tools, quick, arguments, message):
     assert message in err and err.count("hotrow: error") == 1 and not tools.asked
 
 
+@pytest.mark.slow
 def test_a_design_too_large_for_the_device(clock, tools, quick):
     tools.answer(cells={"LUT4": 83641, "DP16KD": 209, "TRELLIS_FF": 1})
     code, _, err = clock("--preset", "tiny")

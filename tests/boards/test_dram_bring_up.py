@@ -245,6 +245,7 @@ def test_all_lanes_are_probed_at_the_end():
     assert ready and not also and others.registers["ddrctrl_init_error"] == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows, bursts", [
     *(pytest.param(*case, marks=pytest.mark.long) for case in (
         ((ALL_RIGHT, ALL_RIGHT), ((0, 8), None)),

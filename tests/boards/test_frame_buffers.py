@@ -32,6 +32,7 @@ async def collect(ctx, out, found, ready):
             found.append(byte)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [-1, 0])
 def test_a_frame_longer_than_the_space_left(room):
     """With `room` bytes too many or too few: it is an overrun, or it arrives whole."""

@@ -57,6 +57,7 @@ def test_every_operation(seed):
     assert bench.target.registers == {0x10: 0xDEADBEEF}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [
     LinkStatus.MEMORY_STARTING, pytest.param(LinkStatus.MEMORY_FAILED, marks=pytest.mark.slow)])
 def test_a_card_whose_memory_cannot_be_accessed(memory):
@@ -121,6 +122,7 @@ def test_counters_saturate():
     simulator.run()
 
 
+@pytest.mark.slow
 def test_a_request_that_comes_again_is_answered_again_and_not_carried_out():
     asked = conversation(*((READ_REGISTER, 4 * number, 4) for number in range(6)))
     repeats = [asked[6], asked[3], asked[4], asked[3]]  # the last four replies are stored

@@ -51,6 +51,7 @@ class Bench(MastersBench):
         self.process("bring-up", drive)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, response", [("ready", OKAY), ("failed", DECERR)])
 def test_bursts_wait_for_the_bring_up(monkeypatch, name, response):
     """The host's memory answers at once; the DRAM once it is ready, or with DECERR if it failed."""

@@ -55,6 +55,7 @@ def test_a_peer_that_is_not_bound_is_not_answered():
     assert not any(found.values())
 
 
+@pytest.mark.slow
 def test_another_peer_binds_where_it_may_and_is_then_the_only_one():
     mine, hers = OTHERS[:2]
     bench = UdpBench(replaceable=True)

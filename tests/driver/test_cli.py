@@ -178,6 +178,7 @@ def test_the_installed_program():
     assert done.returncode in (0, 1) and json.loads(done.stdout)["found"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line, found, missing", [
     ("hotrow be", {"bench"}, {"boards"}),
     ("hotrow bench end", {"end-to-end"}, {"observe"}),

@@ -139,6 +139,7 @@ def test_out_must_fit(device, tables, make, wrong, message):
     assert (out == 7).all() and usable(device, tables)
 
 
+@pytest.mark.slow
 def test_a_region_made_for_out_does_not_stay(device, tables):
     for _ in range(2 * device.geometry.handles):
         device.gather((tables[0], [1]), out=hotrow.empty((9, 8), np.float32))

@@ -129,6 +129,7 @@ def test_at_every_line_of_a_wait_and_of_closing():
     assert at > 5
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a callback
 def test_at_any_time(device, table):
     """By a timer, also while the model executes a command."""

@@ -150,6 +150,7 @@ def history(device, seed):
     return [*answers, counts_of(device.harvest(device.geometry.slots))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [TINY, STARVED], ids=lambda config: config.name)
 def test_a_cleared_card_answers_as_one_that_was_opened(open_planner, card_kind, config):
     """Slots, stamps, numbers and counts of the history before do not show."""

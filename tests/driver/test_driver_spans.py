@@ -55,6 +55,7 @@ def test_elements_of_any_type(device, dtype, value):
     assert (other == array).all()
 
 
+@pytest.mark.slow
 def test_a_region_made_for_a_span_does_not_stay(device):
     for _ in range(2 * device.geometry.handles):
         device.fill(hotrow.empty(16, np.float32), 1)

@@ -39,6 +39,7 @@ def results(seed, patience, **network):
                 card.network)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_loss_repetition_and_reordering_change_nothing(seed):
     sound, statistics, _ = results(seed, 60.0)

@@ -204,6 +204,7 @@ def test_a_random_session(name, seed):
         pair.step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "threads"), [
     ("tiny", 2), ("ecp5", 3), ("u55c", 7), ("u55c, narrow tags", 2), ("u55c, one choice", 7)])
 def test_threads_change_nothing(name, threads):

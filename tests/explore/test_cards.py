@@ -39,6 +39,7 @@ def test_a_wrong_result_is_refused(tmp_path, changes):
         cards.find("alveo-u55c", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", read("cards"))
 @pytest.mark.parametrize("bench", cards.BENCHES)
 def test_recorded_rates_are_those_of_the_cycle_model(name, bench, capsys):

@@ -97,6 +97,7 @@ def bench(capsys, *arguments):
     return code, *capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_figures_of_every_mode(capsys, tmp_path):
     code, out, _ = bench(capsys, "--json", "--timeline", tmp_path / "out.json")
     result = json.loads(out)
@@ -129,6 +130,7 @@ def test_one_mode_is_the_top_level(capsys):
         json.loads(out))
 
 
+@pytest.mark.slow
 def test_a_short_log_repeats(capsys):
     """More batches than the log has, the last of them a shorter one."""
     code = main(["bench", "end-to-end", "--trace", "sample", "--ids", "item,user", "--batch-size",
@@ -137,6 +139,7 @@ def test_a_short_log_repeats(capsys):
     assert code == 0 and all(0 < each.get("hit_rate", 0.5) <= 1 for each in result["modes"])
 
 
+@pytest.mark.slow
 def test_a_slower_link_is_no_faster_and_a_measured_trainer_counts(capsys, tmp_path):
     path = tmp_path / "trainer.json"
     path.write_text(json.dumps({"step_ms": 500.0, "batch": 64}))

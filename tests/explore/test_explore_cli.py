@@ -81,6 +81,7 @@ def test_errors_are_one_line(arguments, message, capsys):
     assert message in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_system_without_enough_memory_is_an_answer(tmp_path, capsys, monkeypatch):
     keep_sweep(monkeypatch, "dense")
     assert explore("--workload", "dlrm-v4", "--system", "cloud-small", "-o", tmp_path) == 0

@@ -43,6 +43,7 @@ def test_hot_ranks_are_the_top_of_the_law():
     assert locality.hot_ranks(rows, lookups, many, slope, 10**6).tolist() == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("slope", [0.0, 0.9, 1.6])
 def test_expected_counts_are_those_of_draws(monkeypatch, slope, whole):

@@ -48,6 +48,7 @@ def test_the_page_equals_the_output(result):
         "regenerate with: hotrow explore --validate > docs/explorer_validation.md"
 
 
+@pytest.mark.slow
 def test_the_command_writes_one_json_object(result, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(validate, "validation", lambda constants: result)
     assert cli.main(["explore", "--validate", "--json", "-o", str(tmp_path)]) == 0

@@ -49,6 +49,7 @@ def test_the_software_cache_needs_cores_and_the_card_none():
     assert software(slow).seconds == scratchpipe(slow).seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system, kinds", [
     ("cpu-server", ["card", "neither"]), ("ps-fleet", ["neither", "neither"]),
     ("v100", ["neither", "neither"])])
@@ -128,6 +129,7 @@ def test_one_gpu_may_train_alone():
     assert answer["seconds"] == PLACEMENTS["gpu-tables"](question(KAGGLE, "zion", gpus=1)).seconds
 
 
+@pytest.mark.slow
 def test_a_constant_that_decides_a_verdict_is_named():
     """At both ends of its range the verdict is that of `recommend`, and others change nothing."""
     asked = [question(), question(KAGGLE, "v100")]

@@ -43,6 +43,7 @@ def test_threads_give_equal_maps():
     assert all((states[0][name] == state[name]).all() for state in states for name in state)
 
 
+@pytest.mark.slow
 def test_twenty_times_as_many_ids_as_rows(tmp_path):
     """The cap holds, batches in flight keep their rows, and a resumed run hits as often."""
     rows, in_flight, tested, resumed = 400, 4, [], []
@@ -114,6 +115,7 @@ def test_memory_of_a_row_and_of_an_event():
     assert 23.9 < (filled - left) / rows < 24.2, (filled - left) / rows
 
 
+@pytest.mark.slow
 def test_events_are_objects_a_part_at_a_time():
     ids = IdMap(200_001)
     ids.plan(np.arange(200_000))

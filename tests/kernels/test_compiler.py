@@ -78,6 +78,7 @@ def test_options_of_cxx_win(empty_cache, source, monkeypatch):
     assert compiler.load("answer", [source]).answer() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [
     0, 0.5, -1, "zeros", pytest.param(63, marks=pytest.mark.slow),
     *(pytest.param(kept, marks=pytest.mark.long) for kept in (4, 64, 0.1, 0.9))])
@@ -244,6 +245,7 @@ def test_a_user_without_a_home(monkeypatch):
     assert compiler.cache_folder().name == f"hotrow-{os.getuid()}"
 
 
+@pytest.mark.slow
 def test_processes_build_once(empty_cache, source):
     code = ("import sys; from pathlib import Path; from hotrow.kernels import compiler;"
             "print(compiler.load('answer', [Path(sys.argv[1])]).answer())")

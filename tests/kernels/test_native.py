@@ -78,6 +78,7 @@ def test_the_highest_level_that_the_processor_has(wheel, monkeypatch, capfd, fla
     assert "compiling" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 @x86_64
 @pytest.mark.parametrize("damage", [
     lambda octets: b"", lambda octets: octets[:len(octets) // 2],

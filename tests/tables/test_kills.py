@@ -35,6 +35,7 @@ def train(folder, acknowledge, cleaning):
             os.write(acknowledge, b"%08d" % step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills, cleaning", [
     (4, False), (4, True),
     pytest.param(200, False, marks=[pytest.mark.long, pytest.mark.nightly]),

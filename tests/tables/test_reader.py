@@ -74,6 +74,7 @@ def test_rows_of_each_kind_and_a_refusal_of_others(tmp_path):
             reader.rows("item", [1])
 
 
+@pytest.mark.slow
 def test_a_reader_keeps_its_commit_until_it_refreshes(tmp_path):
     random, flat = np.random.default_rng(3), np.arange(TABLE.rows)
     with opened(tmp_path) as store:

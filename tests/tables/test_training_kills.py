@@ -172,6 +172,7 @@ def test_a_full_disk_leaves_the_last_commit(tmp_path, mode):
             assert again.sha256() == expected[found + 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode, workers, files", [
     ("scratchpipe", 0, 0), ("scratchpipe", 1, 1), *(
         pytest.param(mode, workers, files, marks=[pytest.mark.long, pytest.mark.nightly])

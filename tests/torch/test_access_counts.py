@@ -24,6 +24,7 @@ def opened(mode):
                                      mode, lr=0.1, options=Options(preset="tiny", seed=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode, counts", [("freqcache", True), ("scratchpipe", False)])
 def test_a_checkpoint_restores_the_counts(tmp_path, mode, counts):
     generator = torch.Generator().manual_seed(0)

@@ -180,6 +180,7 @@ def test_lost_state_fails_the_check(setting, device):
     assert trainer.spoiled and not check.held
 
 
+@pytest.mark.slow
 def test_the_free_run_is_undisturbed(setting, device):
     """Checked or not, a trainer ends in the same place."""
     checked, _ = run(setting, device, Sound, "rowwise_adagrad", seed=3)

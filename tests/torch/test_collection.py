@@ -259,6 +259,7 @@ def test_a_gradient_changed_behind_autograd_is_checked(make):
         collection.optimizer.step()
 
 
+@pytest.mark.slow
 def test_state_goes_from_one_collection_to_another(make, mode):
     batches = draw(8, 9)
     whole, first = (make(mode, optimizer="rowwise_adagrad") for _ in range(2))

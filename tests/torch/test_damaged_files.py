@@ -94,6 +94,7 @@ def test_a_trace(tmp_path, name):
             assert not packed or found == sound, f"copy {number}, seed {SEED}: other ids"
 
 
+@pytest.mark.slow
 def test_a_measurement(tmp_path):
     path = tmp_path / "step.json"
     for number, octets in damaged(b'{"step_ms": 3.5, "batch": 64}', 200, SEED):

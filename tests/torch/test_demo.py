@@ -62,6 +62,7 @@ def test_json_is_one_object_and_nothing_else(capsys):
     assert result["end_to_end"]["step_ms"] >= result["end_to_end"]["host_ms"] * (1 - 1e-4) > 0
 
 
+@pytest.mark.slow
 def test_the_software_alone_in_another_mode(capsys):
     code, out, _ = demo(capsys, "--transport", "cpu", "--json", "--mode", "hotline", *QUICK)
     result = json.loads(out)

@@ -60,6 +60,7 @@ def test_rows_that_are_not_pooled(make, mode):
         [each(ids) for each, (ids, _) in zip(beside, batch.ids, strict=True)]), tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [0, 3])
 def test_not_pooled_the_bits_are_residents(make, ahead):
     batches, digests = draw(SEED, 12, UNPOOLED), []
@@ -299,6 +300,7 @@ def test_accesses_are_counted_not_rows(make):
     assert sorted(zip(hot.count.tolist(), hot.row.tolist(), strict=True)) == [(3, 3), (9, 7)]
 
 
+@pytest.mark.slow
 def test_rows_beyond_what_float32_tells_apart(make):
     first = 1 << 24
     tables = [TableConfig("a", first + 4, 1, dtype=torch.float32)]

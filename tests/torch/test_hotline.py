@@ -14,6 +14,7 @@ KINDS = [(optimizer, jagged) for optimizer in ("sgd", "rowwise_adagrad")
          for jagged in (False, True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer, jagged", KINDS)
 def test_both_parts_train_as_the_reference(setting, device, optimizer, jagged):
     here = setting(1, optimizer=optimizer, jagged=jagged)

@@ -135,6 +135,7 @@ def test_evaluation_admits_nothing_and_reads_the_default_row():
             assert torch.equal(embeddings(strange), found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 @pytest.mark.parametrize("copied", ["state", "pickle"])
 def test_a_run_goes_on_from_a_saved_state(mode, copied):

@@ -27,6 +27,7 @@ def used(workers):
     return weakref.ref(collection.store.storages[0]), weakref.ref(collection.store.groups[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_a_collection_that_nobody_closes_gives_everything_back(workers):
     before = threading.active_count()
@@ -114,6 +115,7 @@ def test_a_child_of_the_process_refuses_to_train(workers, expected):
         train(20)  # and the parent trains on
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("mode", ["resident", "hotline", "scratchpipe", "freqcache"])
@@ -229,6 +231,7 @@ def test_tables_that_another_process_gets_train_on():
         assert tables.sha256() == trained(BATCHES, mode="resident").sha256()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lifecycle.reset", "learn"])
 def test_slots_move_between_batches_only(name, monkeypatch):
     """Whatever thread asks for it: rows keep their bits, or the call is refused."""

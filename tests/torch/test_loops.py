@@ -107,6 +107,7 @@ def test_a_batch_looked_up_twice():
     agree(lambda tables, ids, _: (tables(ids) * tables(ids)).sum())
 
 
+@pytest.mark.slow
 def test_activation_checkpointing():
     """The lookup that backward repeats reads the rows of its batch, and stages nothing."""
     def forward(tables, ids, _):
@@ -133,6 +134,7 @@ class Recording(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_modes_of_dispatch_do_not_see_lookups(mode):
     """Selective checkpointing would return saved results of operators that a repetition lacks."""
@@ -160,6 +162,7 @@ def test_checkpointed_batches_of_one_backward():
     assert digests[0] == digests[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_evaluation_through_a_pipeline(mode):
     """It leaves no batch waiting, for a collection and for a converted model."""

@@ -125,6 +125,7 @@ def test_an_optimizer_of_rows_is_copied_with_its_tables(copied):
         copied(converted()[1].optimizer)
 
 
+@pytest.mark.slow
 def test_compiled_models_break_their_graph_at_lookups():
     model, tables = converted("scratchpipe")
     plain, _ = converted()

@@ -56,6 +56,7 @@ def step(collection, ids):
     return found.detach()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [
     "rowwise_adagrad", pytest.param("adagrad", marks=pytest.mark.long)])
 @pytest.mark.parametrize("options", [

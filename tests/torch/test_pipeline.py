@@ -102,6 +102,7 @@ def trained(**options):
     return run.losses, run.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trained", [7, pytest.param(19, marks=pytest.mark.slow)])
 def test_a_run_resumes(trained):
     """In the middle of its second epoch, and at the end."""
@@ -138,6 +139,7 @@ def saved(state):
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 @pytest.mark.parametrize("workers", [0, 3])
 def test_whatever_ends_the_loop_ends_the_threads(error, workers):
@@ -364,6 +366,7 @@ def test_inputs_of_several_collections_are_checked():
     model.close()
 
 
+@pytest.mark.slow
 def test_inputs_of_one_collection_may_have_its_name():
     """A dict of the attribute's name has its inputs, and any other name is refused."""
     ends = []
@@ -382,6 +385,7 @@ def test_inputs_of_one_collection_may_have_its_name():
     run.end()
 
 
+@pytest.mark.slow
 def test_stages_overlap_on_a_virtual_clock():
     """A step takes as long as its slowest stage, within a tenth, not as long as all together."""
     for slowest in ("plan", "collect", "train"):
@@ -404,6 +408,7 @@ def test_stages_overlap_on_a_virtual_clock():
         run.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gather", [
     pytest.param(5.0, marks=pytest.mark.slow), 40.0, pytest.param(200.0, marks=pytest.mark.slow)])
 def test_how_much_of_a_gather_popular_samples_hide(gather):

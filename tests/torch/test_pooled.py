@@ -15,6 +15,7 @@ from tests.torch.conftest import relearn
 from tests.torch.test_hotline import KINDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport, optimizer, jagged", [
     *(("model", *kind) for kind in KINDS), pytest.param("sim", *KINDS[-1], marks=pytest.mark.slow),
     *(pytest.param("sim", *kind, marks=pytest.mark.long) for kind in KINDS[:-1])])
@@ -69,6 +70,7 @@ def test_with_every_row_hot_nothing_is_left_to_the_card(setting, device):
     assert not {"POOL", "UPDATE"} & device.statistics.keys()
 
 
+@pytest.mark.slow
 def test_hot_rows_learned_again(setting, device):
     here = setting(4, optimizer="rowwise_adagrad", jagged=True)
     _, check, schedule = relearn(here, device, here.batches(10, drift=8.0), cold="pooled")

@@ -149,6 +149,7 @@ def test_final_tables_are_residents_to_the_bit(setting, device, optimizer):
     assert trainer.tables.sha256() == resident.tables.sha256()
 
 
+@pytest.mark.slow
 def test_rows_that_find_no_room_stay_cold(setting, device):
     """Every slot of the card is wanted; some rows find both their sets full."""
     slots = device.geometry.slots
@@ -173,6 +174,7 @@ def test_rows_that_find_no_room_stay_cold(setting, device):
     assert check.held and sum(refused[1:]) > 0
 
 
+@pytest.mark.slow
 def test_the_card_and_the_trainer_agree_on_every_slot(setting, device):
     here = setting(4)
     batches = here.batches(9, drift=2)
@@ -189,6 +191,7 @@ def test_without_drift_rows_stay(setting, device):
     assert len(trainer.storage.resident) == 40
 
 
+@pytest.mark.slow
 def test_the_check_is_not_counted(setting, device):
     """Checked or not, the same rows are hot, and the tables are the same."""
     class Unchecked(StepCheck):

@@ -177,6 +177,7 @@ def never_fetched(monkeypatch):
     monkeypatch.setattr(HostTables, "fetch", fetch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault, every", [
     (never_written_back, 3), pytest.param(never_fetched, 3, marks=pytest.mark.slow),
     pytest.param(never_fetched, 0, marks=pytest.mark.slow)])

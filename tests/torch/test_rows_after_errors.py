@@ -307,6 +307,7 @@ def test_what_fails_between_steps_loses_nothing(monkeypatch, owner, name, call):
             check(collection, steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode, workers", [
     ("scratchpipe", 0), ("scratchpipe", 2), ("freqcache", 0), ("hotline", 2)])
 def test_a_collection_trains_on_after_a_wrong_parity_in_the_directory(monkeypatch, mode, workers):

@@ -118,6 +118,7 @@ class NobodyWaitsForTheTrainer(EarlyMemory):
         return super().run_async(work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [EarlyMemory, NobodyWaitsForTheTrainer])
 def test_stages_wait_for_the_trainer(kind):
     """Else victims leave their slots without the last step."""
@@ -136,6 +137,7 @@ def trained(batches, run, **more):
     return train(batches, **{"optimizer": "rowwise_adagrad", **run}, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS, ids=str)
 def test_the_bits_are_those_of_slots_in_host_memory(run):
     seed = 6
@@ -172,6 +174,7 @@ class RecordingMemory(LateMemory):
         super().synchronize(event)
 
 
+@pytest.mark.slow
 def test_the_trainer_does_not_wait_for_its_memory():
     """Only the threads of the stages wait, until `flush`."""
     memory, batches = RecordingMemory(), draw(7, 16)

@@ -311,6 +311,7 @@ def test_state_dicts_name_a_commit(config, mode, tmp_path):
         assert again.sha256() == last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [1, 2, 3])
 def test_the_last_state_dict_stays_while_the_next_is_written(config, before):
     """Also that of an earlier process, and one to which the tables have returned."""

@@ -29,6 +29,7 @@ def train(capsys):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode, options", [
     pytest.param("scratchpipe", [], marks=pytest.mark.slow),
     ("scratchpipe", ["--slots", 64, "--workers", 3, "--policy", "rrip"]),
@@ -48,6 +49,7 @@ def test_the_report(train, mode, options):
         [7, 14, 21, 28] if "--eval-every" in options else [])
 
 
+@pytest.mark.slow
 def test_an_evicted_row_that_is_lost_fails_the_check(monkeypatch, capsys):
     write, lost = HostTables._write, []
 
@@ -176,6 +178,7 @@ def test_raw_ids(train, raw, capsys):
     assert "ids that lost it again" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_with_raw_ids_resumes(train, raw, tmp_path, monkeypatch):
     class Numbered(Checkpoint):
         def save(self, **parts):
@@ -227,6 +230,7 @@ def test_wrong_options(train, options, message):
     assert (code, out) == (2, "") and message in err
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_run_is_refused(train, tmp_path):
     path = tmp_path / "run.pt"
     run = [*GENERATED, *TINY, "--mode", "scratchpipe"]
@@ -305,6 +309,7 @@ def test_a_run_resumes_with_its_columns_and_its_data(train, begun, rows):
     assert code == 0 and more["first_batch"] == first["batches"] < more["batches"], err
 
 
+@pytest.mark.slow
 def test_too_few_rows_for_the_ids(train, begun):
     run, _, _ = begun
     for rows, said in ((4, True), (99, False)):

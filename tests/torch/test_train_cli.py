@@ -241,6 +241,7 @@ for line in sys.stdin.read().splitlines():
 """
 
 
+@pytest.mark.slow
 def test_a_mistake_is_answered_before_pytorch_is_loaded():
     lines = [line if "--trace" in line else f"{line} --trace zipf:1.05" for line in MISTAKES]
     done = subprocess.run([sys.executable, "-c", ANSWERED], input="\n".join(lines),

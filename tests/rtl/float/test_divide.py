@@ -27,6 +27,7 @@ def test_corners():
     compare(*(each[::3] for each in products(CORNERS, CORNERS)))
 
 
+@pytest.mark.slow
 def test_every_exponent():
     """Exact quotients, rounded quotients, and both ends of the subnormal range."""
     for b, exponents in ((ONE + 3, range(0, 255, 5)), (0x7F000000, range(100, 255, 4)),

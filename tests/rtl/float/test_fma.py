@@ -25,6 +25,7 @@ def compare(operands, seed=None, gaps=STEADY):
     assert (cycles == FusedMultiplyAdd.latency).all()
 
 
+@pytest.mark.slow
 def test_corners():
     """Corner values with both signs of product and addend: every fifth combination.
 
@@ -33,6 +34,7 @@ def test_corners():
     compare([each[::5] for each in ALL_CORNERS])
 
 
+@pytest.mark.slow
 def test_every_distance():
     """An addend from far above to far below the product, with equal and opposite signs.
 

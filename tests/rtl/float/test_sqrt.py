@@ -25,6 +25,7 @@ def test_corners():
     compare(CORNERS)
 
 
+@pytest.mark.slow
 def test_every_exponent():
     exponent = np.arange(255)
     compare(numbers(0, exponent, np.array([0, 1, 0x400000, 0x7FFFFF])[exponent // 2 % 4]))

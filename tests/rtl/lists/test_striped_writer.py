@@ -125,6 +125,7 @@ def test_every_start_and_end_in_a_block(config, gaps, pauses):
     write(config, lists if gaps is pauses is STEADY else lists[::5], gaps, pauses)
 
 
+@pytest.mark.slow
 @CONFIGS
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_random_lists(config, seed):

@@ -96,6 +96,7 @@ class TestSilence:
         bench.run(1000)
         assert taken == bench.expected([(BASE, 64)] * 3)
 
+    @pytest.mark.slow
     def test_stalls_of_the_client_do_not_count(self):
         bench = Bench(TINY, 1, Behaviour(latency=10), depth=16)
 
@@ -177,6 +178,7 @@ class TestRestart:
             assert seen[number] == bench.expected([wanted[number]]), f"restart in cycle {when}"
         bench.model.check()
 
+    @pytest.mark.slow
     def test_a_restart_in_any_cycle_leaves_the_whole_buffer(self):
         """As many words as fit are read for a client that stalls, after each of many restarts."""
         bench = Bench(TINY, 1, depth=16)

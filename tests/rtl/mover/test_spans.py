@@ -177,6 +177,7 @@ def test_a_dead_memory_stops_the_port(on_read, pattern, accept):
     np.testing.assert_array_equal(bench.image, bench.expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", [None, 6], ids=["copy", "fill"])
 @pytest.mark.parametrize("after", [
     61, *(pytest.param(n, marks=LONG) for n in (1, 14, 16, 30, 150))])

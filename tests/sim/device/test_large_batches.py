@@ -1,11 +1,13 @@
 """A batch of more lookups than 16 bits count, on the model and on the RTL."""
 
 import numpy as np
+import pytest
 from hotrow_rtl.contract.encoding import BatchFlag, Opcode, Status, packed_address
 
 from tests.support.bare_host import aligned
 
 
+@pytest.mark.slow
 def test_batches_of_many_lookups(card):
     samples, each = 1000, 256
     ids = np.arange(samples * each, dtype=np.uint32) * 7 % 64

@@ -73,6 +73,7 @@ def keys_and_partitions(config, rng, count):
         yield (table, rng.getrandbits(32)), partitions[table % 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_edits_and_lookups_equal_brute_force(config, seed):
@@ -114,6 +115,7 @@ def test_slots_stay_in_their_partition():
             assert slot // TINY.directory_ways % TINY.directory_sets // share == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
 def test_slot_equals_the_hardware(config):
     """`bank_layouts.slot_number` of the parts of a slot is the number that the model gives."""

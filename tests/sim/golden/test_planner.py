@@ -70,6 +70,7 @@ def test_a_cleared_planner_equals_one_that_was_made(policy):
             assert name in ("state", "_directory") or vars(one)[name] == value, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", ["past", "future"])
 def test_either_window_one_shorter_breaks_training(window):
     """With the worst order of the stages of a step, and the worst victims."""

@@ -21,6 +21,7 @@ def forgetful(config):
     return device
 
 
+@pytest.mark.slow
 def test_sessions_add_up():
     lines = []
     tally = soak(20_000, seed=3, batches=25, open_device=open_transport, say=lines.append)

@@ -82,6 +82,7 @@ def test_a_violation_of_the_rules_is_reported():
         soak(500, seed=6, rounds=2, open_device=Violating)
 
 
+@pytest.mark.slow
 def test_memory_that_grows_is_reported(monkeypatch):
     assert sessions.resident_bytes() > 1 << 20
     sizes = iter(range(1, 1 << 40, sessions.GROWTH // 2))

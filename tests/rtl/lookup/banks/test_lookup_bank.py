@@ -264,6 +264,7 @@ def test_admission_by_what_the_counters_hold():
     assert seen["bypassed"] > 20, seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", NO_PLANNERS, ids=lambda config: config.name)
 @pytest.mark.parametrize("gaps", [STEADY, GAPS], ids=["steady", "gaps"])
 def test_split_and_counted_batches(config, gaps):

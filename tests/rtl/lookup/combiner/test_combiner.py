@@ -196,6 +196,7 @@ class Player:
         self.taken.clear()
 
 
+@pytest.mark.slow
 def test_batch_leaves_though_the_next_one_stalls():
     player, following = Player(), [batch_of(TINY, 20, 2, seed=begun) for begun in range(9)]
 

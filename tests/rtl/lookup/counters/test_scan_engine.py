@@ -235,6 +235,7 @@ def check_cycles(bench):
         assert abs(cycles - model) <= 1, f"{step}: {cycles}, model {model}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config, kind", [
     (SMALL[0], "skewed"), (SMALL[1], "uniform"), (SMALL[2], "single"), (SMALL[2], "one-set"),
     (SMALL[3], "skewed"), (SMALL[3], "one-set")],
@@ -261,6 +262,7 @@ def test_decay_where_no_set_waits():
         ("observe", *lookups), ("decay", shift), ("harvest", config.counter_entries))]).run())
 
 
+@pytest.mark.slow
 def test_one_request_a_cycle():
     """On distinct sets without a gap; on one set every `distance` cycles."""
     config = variant(lane_banks=1, counter_sets=128)

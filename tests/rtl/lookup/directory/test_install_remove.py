@@ -33,6 +33,7 @@ from tests.support.benches.stream_bench import RAGGED, STEADY
 from tests.support.simulation import built
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config, gaps, pauses", [
     pytest.param(TINY, STEADY, STEADY, id="steady"),
     pytest.param(TINY, RAGGED, RAGGED, id="both"),
@@ -70,6 +71,7 @@ def test_lists_through_the_crossbar(config, gaps, pauses):
     ])
 
 
+@pytest.mark.slow
 def test_overflow_is_refused_and_removal_makes_room():
     config = ONE_CHOICE
     many = np.stack([np.arange(100), np.full(100, 15)], axis=1)

@@ -8,6 +8,7 @@ from hotrow_rtl.emit.component import to_verilog
 from hotrow_rtl.lookup.directory.slot_table import SlotTable
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiny", "alveo-u55c"])
 def test_the_first_choice_alone_may_be_ultraram(name):
     """All further ones are block RAM: every die of a large FPGA has only so much UltraRAM."""

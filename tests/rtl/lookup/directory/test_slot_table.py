@@ -235,16 +235,19 @@ def test_planned_rows(config, policy):
     assert min(seen[name] for name in ("hit", "placed", "evicts", "bypassed", "again")) > 5, seen
 
 
+@pytest.mark.slow
 def test_admission():
     seen = play(TINY, "freq", admission=True, seed=3)
     assert seen["bypassed"] > 20, seen
 
 
+@pytest.mark.slow
 def test_batches_that_do_not_train_leave_rows_clean():
     seen = play(TINY, "lru", writes=False, seed=4)
     assert seen["clean"] == seen["evicts"] > 20, seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("marks", [(5, 3), (3, 5)], ids=["out of order", "in order"])
 def test_a_slot_is_held_for_the_last_batch_that_is_marked(marks):
     """Whatever the order of the marks: the row that was used first would be the victim."""
@@ -288,6 +291,7 @@ def test_rows_without_a_planner(config):
     assert len(outcomes) == 7, f"the traffic must reach every outcome of every op: {outcomes}"
 
 
+@pytest.mark.slow
 def test_rows_of_long_ago_are_told_apart_as_far_as_sweeps_do():
     """Rows used 1 to 40 batches before the last, more than stamps tell apart; then all leave."""
     config = replace(TINY, name="set", directory_choices=1, directory_ways=8, stamp_bits=4)

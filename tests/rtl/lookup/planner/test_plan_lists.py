@@ -56,6 +56,7 @@ def present(p, read=lambda value: value):
     return [read(value) for lane, value in enumerate(p.values) if p.present >> lane & 1], p.last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps, pauses", [
     pytest.param(STEADY, STEADY, id="steady"),
     pytest.param(RAGGED, RAGGED, id="both"),

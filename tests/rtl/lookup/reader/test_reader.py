@@ -81,6 +81,7 @@ def test_dense_batches_equal_golden(bus, flags):
     assert 0.05 < refused < 0.6, "both verdicts of the range check must occur"
 
 
+@pytest.mark.slow
 @STALLS
 def test_dense_batches_with_stalls(gaps, pauses):
     check(TINY, dense_batches(TINY, ID64 | FEATURE_MAJOR), gaps, pauses)
@@ -100,12 +101,14 @@ def jagged_batches(config, flags):
             for turn in (0, 3) for seed, (samples, columns) in enumerate(shapes)]
 
 
+@pytest.mark.slow
 @EVERY_LAYOUT
 def test_jagged_batches_equal_golden(bus, flags):
     """With lengths that fit the store and lengths that do not."""
     check(CONFIGS[bus], jagged_batches(CONFIGS[bus], flags))
 
 
+@pytest.mark.slow
 @STALLS
 @pytest.mark.parametrize("flags", [FEATURE_MAJOR, pytest.param(ID64, marks=pytest.mark.long)],
                          ids=str)
@@ -145,6 +148,7 @@ def test_sum_of_lengths_is_checked_first():
     assert not {batch.source for batch in batches[::3]} & set(dict(trace.memory.fetches))
 
 
+@pytest.mark.slow
 def test_a_refused_batch_leaves_nothing_in_the_store():
     """Its lengths come between those of batches that wait for their ids."""
     batches = [Batch(TINY, JAGGED, 10, 6, lengths_of(60, kind, seed), seed=seed)
@@ -286,6 +290,7 @@ def test_other_lengths_in_the_second_pass(first, length):
     assert [lookup[7] for lookup in lookups] == [0] * batch.count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [BatchFlag(0), JAGGED], ids=str)
 @pytest.mark.parametrize("afters", [
     pytest.param(range(3, 90, 29), id="few"),

@@ -17,6 +17,7 @@ ROOMY = dataclasses.replace(TINY, name="roomy", batch_samples=16384)
 ID64, FEATURE_MAJOR, JAGGED = BatchFlag.ID64, BatchFlag.FEATURE_MAJOR, BatchFlag.JAGGED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bus, flags", [
     (16, BatchFlag(0)), ("one", BatchFlag(0)), ("one", ID64),
     pytest.param(16, ID64, marks=pytest.mark.slow),
@@ -98,6 +99,7 @@ def test_jagged_batches_take_their_words(samples, kind, flags):
     assert trace.cycles <= max(1.05 * words, 1.1 * walked) + summed + 2 * latency + 60
 
 
+@pytest.mark.slow
 def test_empty_bags_go_by_half_a_word_of_lengths_a_cycle():
     batch = Batch(ROOMY, JAGGED, 200, 8, lengths_of(1600, "single", 1))
     trace = Trace(ROOMY, [batch]).run()

@@ -204,6 +204,7 @@ SIZES = [1, 1, 1, 2, 3, 5, 17, 64, 40, 33, 16, 1, 4, 63, 7, 50, 8, 21, 60, 1]
 SLOW_TAKER = (0, 1, 0, 0, 1, 1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [TINY, WIDE, LEAST, ONE], ids=lambda config: config.name)
 @pytest.mark.parametrize("gaps, pauses, late", [
     pytest.param(STEADY, STEADY, 0, id="steady"),
