@@ -57,6 +57,18 @@ def host(names):
                         remark="time of this machine's processor, all threads")
 
 
+def cpu(names):
+    """Add `hotrow bench cpu`."""
+    def measure(options, trace, steps):
+        return import_module(".cpu", __package__).cpu(options, steps)
+
+    what = "steps on the CPU by batch, row and bag, compared with CPU libraries"
+    parser = names.add_parser("cpu", help=what, description=what[0].upper() + what[1:] + ".")
+    own.add_cells(parser)
+    parser.set_defaults(run=run, measure=measure, trace=None, transport="cpu",
+                        remark="time of this machine's processor, all threads")
+
+
 def gather(names):
     """Add `hotrow bench gather`."""
     _moves(names, "gather", "copy random rows of a table to consecutive rows")

@@ -1,7 +1,16 @@
 """Options of the benchmarks of this folder, and what they share."""
 
 from hotrow import Error
-from hotrow.command.options import add_json, names, natural, positive, rate, window
+from hotrow.command.options import (
+    add_json,
+    names,
+    natural,
+    output_folder,
+    positive,
+    positives,
+    rate,
+    window,
+)
 
 
 def add_moves(parser):
@@ -86,6 +95,27 @@ def add_host(parser):
                         help="a model of one nn.EmbeddingBag per table, converted")
     parser.add_argument("--threads", type=positive,
                         help="of PyTorch, default all cores, and of the card, default 1")
+
+
+def add_cells(parser):
+    """Add the options of the cells of `cpu`."""
+    parser.add_argument("--batches", type=positives, default=(512, 2048, 8192), help="samples")
+    parser.add_argument("--dims", type=positives, default=(16, 64, 128), help="elements of a row")
+    parser.add_argument("--bags", type=positives, default=(1, 20), help="ids of a bag")
+    parser.add_argument("--optimizers", type=names, default=("sgd", "rowwise_adagrad"),
+                        help="of sgd, rowwise_adagrad, adagrad, adam")
+    parser.add_argument("--modes", type=names, default=("resident", "scratchpipe"),
+                        help="of resident, scratchpipe, freqcache")
+    parser.add_argument("--trace", dest="generated", default="zipf:1.05", help="generated ids")
+    parser.add_argument("--tables", type=positive, default=26)
+    parser.add_argument("--rows", type=positive, default=100_000, help="of each table")
+    parser.add_argument("--lr", type=rate, default=0.01, help="learning rate")
+    parser.add_argument("--rounds", type=positive, default=5,
+                        help="timed steps of each contender and state of the caches")
+    parser.add_argument("--threads", type=positive, default=1, help="of PyTorch")
+    parser.add_argument("--seed", type=natural, default=0, help="of generated data")
+    parser.add_argument("-o", "--output", type=output_folder, help="folder for a plot, cpu.svg")
+    add_json(parser)
 
 
 def sets_of(what, entries, per_set) -> int:

@@ -163,21 +163,22 @@ HUMAN = {
     "train": [*TABLE, *SHORT, "--rounds", "1", "--threads", "1", "--modes", "resident"],
     "host": [*TABLE, *SHORT, "--preset", "alveo-u55c", "--threads", "1"],
     "gather": MOVED, "scatter": MOVED, "pool": MOVED, "update": MOVED,
+    "cpu": ["--batches", "16", "--dims", "4", "--bags", "1", "--tables", "2", "--rows", "50"],
     "policies": [*TABLE, "--lookups", "2000"],
     "end-to-end": ["--preset", "tiny", "--trace", "zipf:1.2:400", "--batch-size", "64",
                    "--batches", "3", "--learning", "2"],
 }
 LABELS = {"train": "not the speed of a card", "host": "of this machine's processor",
-          "policies": "", "end-to-end": "cycles by formula, projected clock"}
+          "cpu": "of this machine's processor", "policies": "", "end-to-end": "cycles by formula, projected clock"}
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.long if name in ("train", "host") else ())
+    pytest.param(name, marks=pytest.mark.long if name in ("train", "host", "cpu") else ())
     for name in HUMAN])
 def test_output_for_people(bench, monkeypatch, name):
     """Every benchmark prints tables that fit a terminal, and what its figures are."""
     monkeypatch.setenv("COLUMNS", "80")
-    model = [] if name in ("policies", "host") else MODEL
+    model = [] if name in ("policies", "host", "cpu") else MODEL
     code, shown, err = bench(name, *HUMAN[name], *model)
     assert code == 0, err
     assert f"hotrow bench {name}" in shown and max(map(len, shown.splitlines())) <= 80

@@ -20,7 +20,7 @@ LOOKUPS = 2**20
 CHECKOUT = Path(__file__).resolve().parents[3]
 # Benchmarks of the checkout, which the wheel does not contain.
 SCRIPTS = {name: f"benchmarks.commands:{name}" for name in (
-    "gather", "host", "hotset", "overlap", "plan", "pool", "scatter", "train", "update")} | {
+    "cpu", "gather", "host", "hotset", "overlap", "plan", "pool", "scatter", "train", "update")} | {
         "area": "benchmarks.synthesis.area_cli:area",
         "clock": "benchmarks.synthesis.clock_cli:clock",
         "policies": "benchmarks.policies.cli:policies"}

@@ -1,0 +1,216 @@
+"""Steps of tables on the CPU, by batch, row and bag, compared with other libraries.
+
+The processor's time of all threads counts. Contenders take turns at the same batches. Each takes a
+step with cold caches, after other work as a model's dense part, and at once a warm one.
+"""
+
+import time
+from dataclasses import dataclass
+from itertools import product
+from statistics import median
+
+import torch
+from hotrow.contract.errors import Error
+from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig
+from hotrow.torch.collection.collection import MODES
+from hotrow.torch.optim.rules import OPTIMIZERS
+from hotrow.traces import open_trace
+from torch import nn
+
+from .fbgemm import Absent, table_batched
+
+AHEAD = 2  # batches that a mode with slots plans
+WARM_UP = 3  # steps of each contender in each cell, not timed
+CACHES = "cold", "warm"
+SPARSE = {"sgd": torch.optim.SGD, "adam": torch.optim.SparseAdam}
+DENSE = {"adam": torch.optim.Adam}
+_OTHER_WORK = torch.zeros(1 << 23)
+
+
+@dataclass(frozen=True)
+class Bags:
+    """Bags of all features, as a KeyedJaggedTensor has them.
+
+    Attributes
+    ----------
+    ids : int64[tables * samples * bag]
+        Feature after feature.
+    tables, samples, bag : int
+    """
+
+    ids: torch.Tensor
+    tables: int
+    samples: int
+    bag: int
+
+    def keys(self):
+        return [f"t{number}" for number in range(self.tables)]
+
+    def values(self):
+        return self.ids
+
+    def lengths(self):
+        return torch.full((self.tables * self.samples,), self.bag)
+
+    def offsets(self):
+        return torch.arange(0, len(self.ids) + 1, self.bag)
+
+
+def cpu(options, steps) -> dict:
+    """Time every cell."""
+    trace = open_trace(options.generated, seed=options.seed, tables=options.tables,
+                       table_rows=options.rows)
+    unknown = set(options.modes) - set(MODES)
+    if unknown:
+        raise Error(f"--modes names some of {','.join(MODES)}, not {','.join(sorted(unknown))!r}")
+    torch.set_num_threads(options.threads)
+    cells = list(product(options.batches, options.bags))
+    contests = list(product(options.dims, options.optimizers))
+    advance = steps.begin("training", len(cells) * len(contests))
+    found = []
+    for dim, optimizer in contests:
+        rule = OPTIMIZERS[optimizer](options.lr)
+        contenders = _contenders(trace.cardinalities, dim, rule, options)
+        try:
+            for samples, bag in cells:
+                times = _cell(contenders, trace, samples, bag, options.rounds)
+                found += [{"batch": samples, "dim": dim, "optimizer": optimizer, "bag": bag,
+                           "caches": caches, **_figures(times[caches])} for caches in CACHES]
+                advance()
+        finally:
+            for contender in contenders.values():
+                contender.close()
+    if options.output:
+        _plot(found, options.output)
+    return {"tables": options.tables, "rows": options.rows, "ids": options.generated,
+            "rounds": options.rounds, "threads": options.threads, "cells": found}
+
+
+def _cell(contenders, trace, samples, bag, rounds):
+    """Seconds of each contender's timed steps by state of the caches."""
+    count = WARM_UP + 2 * rounds
+    batches = [_bags(trace, number, samples, bag) for number in range(count + AHEAD)]
+    times: dict = {caches: {name: [] for name in contenders} for caches in CACHES}
+    for contender in contenders.values():
+        for number in range(WARM_UP):
+            contender.step(batches, number)
+    for number in range(WARM_UP, count, 2):
+        for name, contender in contenders.items():
+            _OTHER_WORK.add_(1)
+            for step, caches in enumerate(CACHES):
+                started = time.process_time()
+                contender.step(batches, number + step)
+                times[caches][name].append(time.process_time() - started)
+    for contender in contenders.values():
+        contender.end()
+    return times
+
+
+def _bags(trace, number, samples, bag):
+    ids = torch.from_numpy(trace.batch(number, samples * bag).ids.astype("int64"))
+    return Bags(ids.T.reshape(-1).contiguous(), ids.shape[1], samples, bag)
+
+
+def _figures(times):
+    """Milliseconds of each contender: median, least and most; medians of modes over peers'."""
+    figures: dict = {f"{name}_ms": 1e3 * median(seconds) for name, seconds in times.items()}
+    for mode, peer in product(MODES, ("fbgemm", "embedding_bag")):
+        if mode in times and peer in times:
+            figures[f"{mode}_over_{peer}"] = figures[f"{mode}_ms"] / figures[f"{peer}_ms"]
+    for name, bound in (("least_ms", min), ("most_ms", max)):
+        figures[name] = {each: 1e3 * bound(seconds) for each, seconds in times.items()}
+    return figures
+
+
+class _Mode:
+    """A collection in one mode."""
+
+    def __init__(self, mode, cardinalities, dim, rule, options):
+        tables = [TableConfig(f"t{number}", rows, dim) for number, rows in enumerate(cardinalities)]
+        self.collection = HotEmbeddingBagCollection(
+            tables, mode=mode, optimizer=rule.name, lr=rule.lr,
+            options=Options(seed=options.seed, workers=0))
+        self.ahead, self.planned = 0 if mode == "resident" else AHEAD, 0
+
+    def step(self, batches, number):
+        while self.ahead and self.planned <= min(number + self.ahead, len(batches) - 1):
+            self.collection.prefetch(batches[self.planned])
+            self.planned += 1
+        pooled = self.collection(batches[number])
+        _backward(pooled)
+        self.collection.optimizer.step()
+
+    def end(self):
+        """Leave the batches that were planned for a further step."""
+        for _ in range(self.planned and self.ahead):
+            self.collection.skip()
+        self.planned = 0
+
+    def close(self):
+        self.collection.close()
+
+
+class _Peer:
+    """A step of another library: it looks bags up, and trains in backward or by an optimizer."""
+
+    def __init__(self, forward, optimizer=None):
+        self.forward, self.optimizer = forward, optimizer
+
+    def step(self, batches, number):
+        if self.optimizer:
+            self.optimizer.zero_grad()
+        _backward(self.forward(batches[number]))
+        if self.optimizer:
+            self.optimizer.step()
+
+    def end(self):
+        """Nothing is left."""
+
+    close = end
+
+
+def _backward(pooled):
+    gradient = torch.ones(()).expand_as(pooled).contiguous()
+    pooled.backward(gradient)
+
+
+def _contenders(cardinalities, dim, rule, options):
+    contenders = {mode: _Mode(mode, cardinalities, dim, rule, options) for mode in options.modes}
+    try:
+        tables = table_batched(cardinalities, dim, rule)
+        contenders["fbgemm"] = _Peer(lambda bags: tables(bags.ids, bags.offsets()))
+    except (Absent, KeyError):  # not installed, or without the rule
+        pass
+    for name, optimizers, sparse in (("embedding_bag", SPARSE, True), ("dense", DENSE, False)):
+        if rule.name in optimizers:
+            contenders[name] = _merged(cardinalities, dim, sparse, optimizers[rule.name], rule.lr)
+    return contenders
+
+
+def _merged(cardinalities, dim, sparse, optimizer_of, lr):
+    """One `nn.EmbeddingBag` with the rows of all tables."""
+    first = torch.tensor([0, *cardinalities[:-1]]).cumsum(0)
+    merged = nn.EmbeddingBag(sum(cardinalities), dim, mode="sum", sparse=sparse)
+
+    def forward(bags):
+        rows = bags.ids + first.repeat_interleave(bags.samples * bags.bag)
+        return merged(rows, bags.offsets()[:-1])
+    return _Peer(forward, optimizer_of(merged.parameters(), lr))
+
+
+def _plot(found, folder):
+    """Write cpu.svg: each mode over each peer, one point a cell."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(name for cell in found for name in cell if "_over_" in name))
+    figure = Figure((9, 4))
+    axes = figure.add_subplot()
+    for name in names:
+        cells = [(at, cell[name]) for at, cell in enumerate(found) if name in cell]
+        axes.plot(*zip(*cells, strict=True), ".", label=name.replace("_", " "))
+    axes.axhline(1, color="grey")
+    axes.set(yscale="log", ylabel="time over the peer's", xlabel="cell, in the table's order")
+    axes.legend()
+    folder.mkdir(parents=True, exist_ok=True)
+    FigureCanvasSVG(figure).print_svg(folder / "cpu.svg")
