@@ -169,7 +169,8 @@ HUMAN = {
                    "--batches", "3", "--learning", "2"],
 }
 LABELS = {"train": "not the speed of a card", "host": "of this machine's processor",
-          "cpu": "of this machine's processor", "policies": "", "end-to-end": "cycles by formula, projected clock"}
+          "cpu": "of this machine's processor", "policies": "",
+          "end-to-end": "cycles by formula, projected clock"}
 
 
 @pytest.mark.parametrize("name", [

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchmarks import cpu
 from hotrow.command.cli import main
+
+from benchmarks import cpu
 
 CELLS = ["--batches", "32", "--dims", "4", "--tables", "3", "--rows", "50", "--rounds", "2"]
 
