@@ -48,8 +48,16 @@ def check_bus(config: Config) -> None:
                          "bus_bytes")
 
 
-def card_files(config: Config, memory: CardMemory | None = None) -> dict[str, str]:
+def card_files(config: Config, memory: CardMemory | None = None,
+               core: str | None = None) -> dict[str, str]:
     """`card.v`, `bridge.v`, the core's Verilog, and `memory.v` if the card has a memory.
+
+    Parameters
+    ----------
+    config : Config
+    memory : CardMemory, optional
+    core : str, optional
+        The core's Verilog if it was emitted before.
 
     Raises
     ------
@@ -59,7 +67,7 @@ def card_files(config: Config, memory: CardMemory | None = None) -> dict[str, st
     check_bus(config)
     found = buses(config)
     return {"card.v": _card(config, found, memory), "bridge.v": _bridge(found),
-            f"{config.name}.v": emit(config), **({"memory.v": memory.verilog} if memory else {})}
+            f"{config.name}.v": core or emit(config), **({"memory.v": memory.verilog} if memory else {})}
 
 
 def between_masters(make, name: str, found: list, prefixes: tuple = ("",)) -> str:

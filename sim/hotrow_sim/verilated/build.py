@@ -60,13 +60,15 @@ def cached_verilog(config: Config, progress=lambda step: None, with_bridge=False
         With the bridge to PCI Express, see `export.pcie_card`.
     """
     def write(path):
-        progress("writing Verilog")
         # These load Amaranth.
         if with_bridge:
             from hotrow_rtl.export.pcie_card import card_files
 
-            path.write_text("".join(card_files(config).values()))
+            core = cached_verilog(config, progress)
+            progress("writing Verilog of the bridge")
+            path.write_text("".join(card_files(config, core=core).values()))
         else:
+            progress("writing Verilog")
             from hotrow_rtl.emit.verilog import emit
 
             path.write_text(emit(config))
