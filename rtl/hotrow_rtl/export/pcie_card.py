@@ -67,7 +67,8 @@ def card_files(config: Config, memory: CardMemory | None = None,
     check_bus(config)
     found = buses(config)
     return {"card.v": _card(config, found, memory), "bridge.v": _bridge(found),
-            f"{config.name}.v": core or emit(config), **({"memory.v": memory.verilog} if memory else {})}
+            f"{config.name}.v": core or emit(config),
+            **({"memory.v": memory.verilog} if memory else {})}
 
 
 def between_masters(make, name: str, found: list, prefixes: tuple = ("",)) -> str:
