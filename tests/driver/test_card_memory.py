@@ -16,7 +16,10 @@ from tests.driver.interrupts import interrupted
 from tests.driver.links import DIM, ROWS, linked_device, random_table
 
 ROW_BYTES = 4 * DIM
-CARD = replace(PRESETS["tiny"], name="with-memory", card_memory_log2=18)
+CARD = replace(  # small, so that its simulation is soon built
+    PRESETS["tiny"], name="with-memory", card_memory_log2=18, lookup_lanes=1, lane_banks=1,
+    row_ports=1, arithmetic_lanes=1, planner=False, counter_sets=16, counter_ways=2,
+    directory_sets=16, miss_entries=32)
 BASE = 1 << CARD.host_address_width  # of the card's memory
 
 
