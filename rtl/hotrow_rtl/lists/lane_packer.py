@@ -1,6 +1,5 @@
 """Packs lists that grow by up to `lanes` elements a cycle into words."""
 
-
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.hdl import Shape
 from amaranth.lib import data, stream, wiring
@@ -60,6 +59,13 @@ class LanePacker(wiring.Component):
         self.lanes, self.element_bytes = config.lanes, element_bytes
         self.elements_per_word = word_bytes // element_bytes
         self.width = Shape.cast(shape).width
+        self.ring_words = self.lanes // self.elements_per_word
+        self.word_counts = data.StructLayout({
+            "closed": range(self.ring_words + 2),  # words that the beat completes or ends
+            "touched": range(self.ring_words + 2),  # and the word that the beat leaves incomplete
+            "final": self.ring_words,  # one-hot, the last of the closed words
+            "last": 1,
+        })
         self._packer = config, shape, element_bytes, word_bytes
         super().__init__({
             "elements": In(stream.Signature(lane_results(config, shape))),
@@ -85,14 +91,17 @@ class LanePacker(wiring.Component):
 
     def _several_lanes(self):
         m = Module()
-        lanes, per_word, out = self.lanes, self.elements_per_word, self.words
-        ring_words = lanes // per_word
         m.submodules.skid = skid = SkidBuffer(self.elements.p.shape(), rigid=True)
         connect(m, flipped(self.elements), skid.i)
-        beat = skid.o.p
         step = Signal()  # Timing: one enable for all stages, as a chain of `ready` would be long
+        m.d.comb += skid.o.ready.eq(step)
+        self._merge(m, step, self._move(m, step, self._place(m, step, self._count(
+            m, step, skid.o))))
+        return m
 
-        # Count the elements before each.
+    def _count(self, m, step, elements):
+        """Count the elements of a beat before each."""
+        beat, lanes = elements.p, self.lanes
         counted = Signal()
         values = self._lane_registers("counted")
         present, last = Signal(lanes, reset_less=True), Signal(reset_less=True)
@@ -100,10 +109,9 @@ class LanePacker(wiring.Component):
         ranks = [Signal(range(lanes), name=f"rank{lane}", reset_less=True)
                  for lane in range(lanes)]
         count = Signal(range(lanes + 1), reset_less=True)
-        m.d.comb += skid.o.ready.eq(step)
         with m.If(step):
             m.d.sync += [
-                counted.eq(skid.o.valid),
+                counted.eq(elements.valid),
                 [value.eq(Value.cast(item).as_unsigned())
                  for value, item in zip(values, beat.values, strict=True)],
                 present.eq(beat.present),
@@ -111,8 +119,12 @@ class LanePacker(wiring.Component):
                 [rank.eq(number) for rank, number in zip(ranks, before, strict=True)],
                 count.eq(total),
             ]
+        return counted, values, present, last, ranks, count
 
-        # Compute their places after those of earlier beats, and the words completed and begun.
+    def _place(self, m, step, stage):
+        """Compute their places after those of earlier beats, and the words completed and begun."""
+        counted, values, present, last, ranks, count = stage
+        lanes, per_word, ring_words = self.lanes, self.elements_per_word, self.ring_words
         placed = Signal()
         placed_values = self._lane_registers("placed")
         placed_present = Signal(lanes, reset_less=True)
@@ -120,13 +132,7 @@ class LanePacker(wiring.Component):
                   for lane in range(lanes)]
         base = Signal(range(lanes))  # place of the next element
         end, end_word, partial = Signal(range(2 * lanes)), Signal(range(ring_words + 2)), Signal()
-        word_counts = data.StructLayout({
-            "closed": range(ring_words + 2),  # words that the beat completes or ends
-            "touched": range(ring_words + 2),  # these and the word that the beat leaves incomplete
-            "final": ring_words,  # one-hot, the last of the closed words
-            "last": 1,
-        })
-        placed_counts = Signal(word_counts, reset_less=True)
+        placed_counts = Signal(self.word_counts, reset_less=True)
         m.d.comb += [
             end.eq(base + count),
             partial.eq(end[:log2(per_word)].any()),
@@ -146,12 +152,16 @@ class LanePacker(wiring.Component):
             ]
             with m.If(counted):
                 m.d.sync += base.eq(Mux(last, end_word << log2(per_word), end))
+        return placed, placed_values, placed_present, places, placed_counts
 
-        # Move each element to its place.
+    def _move(self, m, step, stage):
+        """Move each element to its place."""
+        placed, values, present, places, placed_counts = stage
         exchanged = Signal()
-        new_present, new_values = Signal(lanes, reset_less=True), self._lane_registers("new")
-        counts = Signal(word_counts, reset_less=True)
-        moved_present, moved_values = self._exchange(m, placed_present, places, placed_values)
+        new_present = Signal(self.lanes, reset_less=True)
+        new_values = self._lane_registers("new")
+        counts = Signal(self.word_counts, reset_less=True)
+        moved_present, moved_values = self._exchange(m, present, places, values)
         with m.If(step):
             m.d.sync += [
                 exchanged.eq(placed),
@@ -159,9 +169,13 @@ class LanePacker(wiring.Component):
                 [after.eq(before) for after, before in zip(new_values, moved_values, strict=True)],
                 counts.eq(placed_counts),
             ]
+        return exchanged, new_values, new_present, counts
 
-        # Merge them into the ring. The current word is sent if it is closed, or closes now.
-        stored, filled = self._lane_registers("stored"), Signal(lanes)
+    def _merge(self, m, step, stage):
+        """Merge them into the ring. The current word is sent if it is closed, or closes now."""
+        exchanged, new_values, new_present, counts = stage
+        per_word, ring_words, out = self.elements_per_word, self.ring_words, self.words
+        stored, filled = self._lane_registers("stored"), Signal(self.lanes)
         closed, current = Signal(range(ring_words + 1)), Signal(ring_words, init=1)
         finals, not_empty = Signal(ring_words), Signal()
         load, fits, fire, emit, ends = (Signal(name=name) for name in (
@@ -216,7 +230,6 @@ class LanePacker(wiring.Component):
             ]
             with m.If(emit):
                 m.d.sync += current.eq(Cat(current[-1], current[:-1]))
-        return m
 
     def _lane_registers(self, name):
         return [Signal(self.width, name=f"{name}{lane}", reset_less=True)
