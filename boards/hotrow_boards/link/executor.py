@@ -158,25 +158,7 @@ class Executor(wiring.Component):
                         m.next = "VALUE"
                     with m.Case(Operation.READ_MEMORY, Operation.WRITE_MEMORY):
                         m.next = "MEMORY"
-                bad_length = Signal()
-                m.d.comb += bad_length.eq(
-                    is_register & (length != 4)
-                    | is_memory & ((length == 0) | (length > LARGEST_PAYLOAD))
-                    | (operation == Operation.READ_COUNTERS) & (length != COUNTERS_BYTES)
-                    | (operation == Operation.TAKE_WRITTEN) & (
-                        (length < TAKE_LEAST) | (length > LARGEST_PAYLOAD) | length[:2].any()))
-                errors = [
-                    (~Cat(operation == each for each in Operation).any(),
-                     LinkStatus.BAD_OPERATION),
-                    (bad_length, LinkStatus.BAD_LENGTH),
-                    (is_memory & self.memory_failed, LinkStatus.MEMORY_FAILED),
-                    (is_memory & ~self.memory_ready, LinkStatus.MEMORY_STARTING),
-                    (is_memory & ~self._in_memory(request), LinkStatus.REFUSED),
-                ]
-                for refused, code in reversed(errors):
-                    with m.If(refused):
-                        m.d.sync += [status.eq(code), payload_bytes.eq(Mux(writes, length, 0))]
-                        m.next = "DROP"
+                self._refuse(m, status, payload_bytes, is_register, is_memory, writes)
             with m.State("DROP"):  # the payload of a refused request
                 m.d.comb += self.i.ready.eq(payload_bytes != 0)
                 with m.If(payload_bytes == 0):
@@ -263,6 +245,30 @@ class Executor(wiring.Component):
                 with m.If(self.send.ready):
                     m.next = "REQUEST"
         return m
+
+    def _refuse(self, m, status, payload_bytes, is_register, is_memory, writes):
+        """Drop the payload of a request with an error, the first of which is the status."""
+        request = self.header
+        operation, length = request.operation, request.length
+        bad_length = Signal()
+        m.d.comb += bad_length.eq(
+            is_register & (length != 4)
+            | is_memory & ((length == 0) | (length > LARGEST_PAYLOAD))
+            | (operation == Operation.READ_COUNTERS) & (length != COUNTERS_BYTES)
+            | (operation == Operation.TAKE_WRITTEN) & (
+                (length < TAKE_LEAST) | (length > LARGEST_PAYLOAD) | length[:2].any()))
+        errors = [
+            (~Cat(operation == each for each in Operation).any(),
+             LinkStatus.BAD_OPERATION),
+            (bad_length, LinkStatus.BAD_LENGTH),
+            (is_memory & self.memory_failed, LinkStatus.MEMORY_FAILED),
+            (is_memory & ~self.memory_ready, LinkStatus.MEMORY_STARTING),
+            (is_memory & ~self._in_memory(request), LinkStatus.REFUSED),
+        ]
+        for refused, code in reversed(errors):
+            with m.If(refused):
+                m.d.sync += [status.eq(code), payload_bytes.eq(Mux(writes, length, 0))]
+                m.next = "DROP"
 
     def _card_description(self):
         """Payload of the reply to a BIND."""

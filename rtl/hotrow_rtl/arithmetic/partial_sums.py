@@ -198,14 +198,24 @@ class PartialSums(wiring.Component):
                 ram.write_data.eq(write_data),
             ]
 
-        # Read the partial sums of complete bags.
+        release = self._read_bags(m, bags, copies, bag_written, geometry, partial)
+        used_count = Signal(range(depth + 1))
+        allocate = step & ~reuse
+        with m.If(allocate & ~release):
+            m.d.sync += [used_count.eq(used_count + 1), full.eq(used_count == depth - 1)]
+        with m.Elif(release & ~allocate):
+            m.d.sync += [used_count.eq(used_count - 1), full.eq(0)]
+        return m
+
+    def _read_bags(self, m, bags, copies, bag_written, geometry, partial):
+        """Read the partial sums of complete bags; whether an address of the ring becomes free."""
         out, bag = self.partials, bags.o.p
         complete_count, any_complete = Signal(range(BAGS + 2)), Signal()
-        read_address, partial_out, beat_out = (
-            Signal(range(depth)), Signal.like(partial), Signal.like(geometry.last_beat))
+        read_address = Signal(range(ring_beats(self.config)))
+        partial_out, beat_out = Signal.like(partial), Signal.like(geometry.last_beat)
         load, bag_fire, last, final = (
             Signal(name=name) for name in ("load", "bag_fire", "last", "final"))
-        out_q = Signal(partial_beat(config))
+        out_q = Signal(partial_beat(self.config))
         m.d.comb += [
             load.eq(any_complete & bags.o.valid & (~out.valid | out.ready)),
             last.eq(beat_out == geometry.last_beat),
@@ -237,11 +247,4 @@ class PartialSums(wiring.Component):
                 m.d.sync += read_address.eq(read_address + 1)
             with m.If(last):
                 m.d.sync += partial_out.eq(Mux(final, 0, partial_out + 1))
-
-        used_count = Signal(range(depth + 1))
-        allocate, release = step & ~reuse, load & ~bag.empty
-        with m.If(allocate & ~release):
-            m.d.sync += [used_count.eq(used_count + 1), full.eq(used_count == depth - 1)]
-        with m.Elif(release & ~allocate):
-            m.d.sync += [used_count.eq(used_count - 1), full.eq(0)]
-        return m
+        return load & ~bag.empty

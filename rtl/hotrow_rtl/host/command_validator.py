@@ -171,28 +171,7 @@ class CommandValidator(wiring.Component):
                 self._compare(m, command_q, shape, error)
                 m.next = "JUDGE"
             with m.State("JUDGE"):
-                with m.If(~shape.known):
-                    finish(Status.BAD_OPCODE, command_q.opcode)
-                with m.Elif(~shape.flags_defined):
-                    finish(Status.BAD_FLAGS, command_q.flags)
-                with m.Elif(error.event):
-                    finish(Status.BAD_EVENT, command_q.event)
-                with m.Elif(error.batch):
-                    finish(Status.EMPTY)
-                with m.Elif(error.samples):
-                    finish(Status.TOO_LARGE, command_q.samples)
-                with m.Elif(error.lookups):
-                    finish(Status.TOO_LARGE, command_q.count)
-                with m.Elif(error.empty):
-                    finish(Status.EMPTY)
-                with m.Elif(error.stride):
-                    finish(Status.MISALIGNED, command_q.stride)
-                with m.Elif(error.bytes):
-                    finish(Status.MISALIGNED, command_q.count)
-                with m.Elif(shape.batch):
-                    m.next = "LOOKUPS"
-                with m.Else():
-                    m.next = "OPERAND"
+                self._judge(m, command_q, shape, error, finish)
             with m.State("LOOKUPS"):
                 with m.If(~_flagged(command_q, BatchFlag.JAGGED) & (command_q.count != bags)):
                     finish(Status.LOOKUPS, bags)
@@ -259,6 +238,31 @@ class CommandValidator(wiring.Component):
                     m.d.sync += receiving.eq(1)
                     m.next = "IDLE"
         return m
+
+    def _judge(self, m, command_q, shape, error, finish):
+        """Refuse a command by its first error, or go on with its tables or operands."""
+        with m.If(~shape.known):
+            finish(Status.BAD_OPCODE, command_q.opcode)
+        with m.Elif(~shape.flags_defined):
+            finish(Status.BAD_FLAGS, command_q.flags)
+        with m.Elif(error.event):
+            finish(Status.BAD_EVENT, command_q.event)
+        with m.Elif(error.batch):
+            finish(Status.EMPTY)
+        with m.Elif(error.samples):
+            finish(Status.TOO_LARGE, command_q.samples)
+        with m.Elif(error.lookups):
+            finish(Status.TOO_LARGE, command_q.count)
+        with m.Elif(error.empty):
+            finish(Status.EMPTY)
+        with m.Elif(error.stride):
+            finish(Status.MISALIGNED, command_q.stride)
+        with m.Elif(error.bytes):
+            finish(Status.MISALIGNED, command_q.count)
+        with m.Elif(shape.batch):
+            m.next = "LOOKUPS"
+        with m.Else():
+            m.next = "OPERAND"
 
     def _classify(self, m, command_q, shape, used):
         """Register the properties of the opcode and the address operands in use."""

@@ -243,10 +243,14 @@ class AddressPipeline(wiring.Component):
                 *(after.eq(before) for before, after in pairwise(addresses)),
             ]
 
-        # Stage 11: the first error decides.
-        final, packed = stages[-1], addresses[-1]
-        write_only = final.write_only if config.arithmetic else Const(0)
-        reads, writes = source_check.verdicts.p, destination_check.verdicts.p
+        self._decide(m, stages[-1], addresses[-1], source_check.verdicts,
+                     destination_check.verdicts.p)
+        return m
+
+    def _decide(self, m, final, packed, read_verdicts, writes):
+        """Stage 11: the first error decides."""
+        out, setting, reads = self.checked, self.setting, read_verdicts.p
+        write_only = final.write_only if self.config.arithmetic else Const(0)
         low = Mux(setting.to_tables, reads.address, writes.address)[:log2(ROW_ALIGNMENT)]
         misaligned = Mux(final.is_state | setting.spans, low[:log2(STATE_ALIGNMENT)].any(),
                          low.any()) & ~(setting.to_tables & write_only)
@@ -259,7 +263,7 @@ class AddressPipeline(wiring.Component):
         entry_error, empty = final.status != Status.OK, final.bytes == 0
         with m.If(~out.valid | out.ready):
             m.d.sync += [
-                out.valid.eq(source_check.verdicts.valid),
+                out.valid.eq(read_verdicts.valid),
                 out.p.status.eq(first_error(
                     (entry_error, final.status),
                     (empty, Status.OK),
@@ -285,4 +289,3 @@ class AddressPipeline(wiring.Component):
                 out.p.transfer.info.bytes.eq(final.bytes),
                 out.p.transfer.info.last.eq(final.last),
             ]
-        return m

@@ -115,20 +115,6 @@ class BagReadRequests(wiring.Component):
             with m.Else():
                 m.d.sync += kind.eq(Mux(is_summand, ReadKind.ROW, ReadKind.STATE))
 
-        def without_row():
-            m.d.comb += [
-                # The summand of an UPDATE is a gradient, whose size sets the formats of all rows.
-                request.write_only.eq(~(setting.updates & is_summand)),
-                request.row.eq(0),
-                request.slot_fault.eq(0),
-            ]
-            with m.If(first_row_valid):
-                m.d.comb += [
-                    request.table.eq(first_row.value.table),
-                    request.unknown.eq(first_row.value.table >= self.config.tables),
-                    request.entry_fault.eq(first_row.fault),
-                ]
-
         lists = {name: getattr(self, name) for name in ended}
         for name, one in lists.items():
             with m.If(one.valid & one.ready & one.p.last):
@@ -164,7 +150,7 @@ class BagReadRequests(wiring.Component):
                         fire & Mux(setting.updates, is_summand, last) & setting.listed),
                 ]
                 with m.If(empty):
-                    without_row()
+                    self._without_row(m, is_summand, first_row, first_row_valid)
                 with m.If(fire):
                     m.d.sync += [
                         first_row_valid.eq(1),
@@ -197,7 +183,7 @@ class BagReadRequests(wiring.Component):
                 with m.If(left_count != 0):
                     m.next = "LIST ERROR"
             with m.State("LIST ERROR"):
-                without_row()
+                self._without_row(m, is_summand, first_row, first_row_valid)
                 m.d.comb += [
                     info.list_error.eq(list_error),
                     info.index.eq(error_index),
@@ -219,3 +205,19 @@ class BagReadRequests(wiring.Component):
                     m.d.sync += self.done.eq(1)
                     m.next = "IDLE"
         return m
+
+    def _without_row(self, m, is_summand, first_row, first_row_valid):
+        """A read without a row: its table is that of the first listed row."""
+        request, setting = self.requests.p, self.setting
+        m.d.comb += [
+            # The summand of an UPDATE is a gradient, whose size sets the formats of all rows.
+            request.write_only.eq(~(setting.updates & is_summand)),
+            request.row.eq(0),
+            request.slot_fault.eq(0),
+        ]
+        with m.If(first_row_valid):
+            m.d.comb += [
+                request.table.eq(first_row.value.table),
+                request.unknown.eq(first_row.value.table >= self.config.tables),
+                request.entry_fault.eq(first_row.fault),
+            ]
