@@ -8,6 +8,7 @@ from amaranth.hdl import Const, Value
 
 from ..primitives.ram import RAM_MODULE, RAM_VERILOG
 from ..primitives.shared_module import ModuleCache, converted
+from .names import named_in_tuples
 from .readable import readable
 
 # Multiplexers become expressions: in Icarus an `always @*` block whose inputs do not change at
@@ -84,7 +85,8 @@ def to_verilog(component, name: str, ports=None, for_readers: bool = False) -> s
     collecting = gc.isenabled()
     gc.disable()  # nearly all objects live as long as the design: searching them doubles the time
     try:
-        top = converted(component, name, platform, ports)
+        with named_in_tuples():
+            top = converted(component, name, platform, ports)
     finally:
         if collecting:
             gc.enable()

@@ -1,0 +1,61 @@
+"""Names of signals that one statement makes several of, such as `load, fire = Signal(), Signal()`.
+
+Amaranth names a signal after the bytecode that follows its call, which stores only the last of
+these. The position of the call in its source names the others.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+
+from amaranth.hdl import _ast
+
+_Position = tuple[int | None, int | None, int | None, int | None]
+
+
+@contextmanager
+def named_in_tuples() -> Iterator[None]:
+    """Inside, each signal of such a statement is named after its variable."""
+    plain = _ast.tracer.get_var_name
+
+    def named(depth=2, default=None):
+        name = plain(depth + 1, default="")
+        return name or _variable(sys._getframe(depth)) or plain(
+            depth + 1, **({} if default is None else {"default": default}))
+
+    _ast.tracer.get_var_name = named
+    try:
+        yield
+    finally:
+        _ast.tracer.get_var_name = plain
+
+
+def _variable(frame: FrameType) -> str | None:
+    """The variable that the current call of a frame is assigned to."""
+    positions = frame.f_code.co_positions()  # one for every two bytes
+    return _variables(frame.f_code.co_filename).get(
+        next(islice(positions, frame.f_lasti // 2, None)))
+
+
+@cache
+def _variables(file: str) -> dict[_Position, str]:
+    """Variables by the position of their values, of a file's assignments to several."""
+    path = Path(file)
+    if not path.is_file():
+        return {}
+    found: dict[_Position, str] = {}
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+            for target in node.targets:
+                if isinstance(target, ast.Tuple) and len(target.elts) == len(node.value.elts):
+                    found |= {
+                        (value.lineno, value.end_lineno, value.col_offset, value.end_col_offset):
+                        variable.id if isinstance(variable, ast.Name) else variable.attr
+                        for variable, value in zip(target.elts, node.value.elts, strict=True)
+                        if isinstance(variable, ast.Name | ast.Attribute)}
+    return found
