@@ -62,8 +62,9 @@ def flat_ports(component, separator="__") -> dict:
             if not isinstance(Value.cast(value), Const)}
 
 
-def to_verilog(component, name: str, ports=None, for_readers: bool = False) -> str:
-    """Verilog of a component and all modules below it, that of `Ram` included.
+def to_verilog(component, name: str, ports=None) -> str:
+    """Verilog of a component and all modules below it, that of `Ram` included, for readers: whole
+    expressions, names of the source, and a comment about it before each module.
 
     Parameters
     ----------
@@ -72,8 +73,6 @@ def to_verilog(component, name: str, ports=None, for_readers: bool = False) -> s
         Of the top module.
     ports : dict or sequence, optional
         See `amaranth.back.verilog.convert`; default `flat_ports(component)`.
-    for_readers : bool
-        Whole expressions, and a comment about the source of each module; see `emit.readable`.
 
     Raises
     ------
@@ -96,8 +95,7 @@ def to_verilog(component, name: str, ports=None, for_readers: bool = False) -> s
     modules = yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n{_PASSES}",
                         ignore_warnings=True)
     modules = share_modules(modules.partition("\n")[2])  # without the version of Yosys
-    if for_readers:
-        modules = readable(modules, platform.sources)
+    modules = readable(modules, platform.sources)
     return f"{modules}\n{RAM_VERILOG}" if f" {RAM_MODULE} #(" in modules else modules
 
 

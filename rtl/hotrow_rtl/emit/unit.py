@@ -39,7 +39,7 @@ def unit_files(unit: Unit, config: Config) -> tuple[dict[str, str], dict]:
         Of `unit.config`.
     """
     component = unit.make(config)
-    text = to_verilog(component, unit.module, flat_ports(component, SEPARATOR), for_readers=True)
+    text = to_verilog(component, unit.module, flat_ports(component, SEPARATOR))
     held = memories(text, unit.module)
     described = {
         "unit": unit.name,

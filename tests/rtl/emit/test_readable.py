@@ -140,7 +140,7 @@ def test_a_unit_is_proven_equal(fault, tmp_path, monkeypatch):
         before.append(text), readable(text, sources))[1])
     chosen = unit("list_writer")
     made = chosen.make(chosen.config({"lanes": 2}))
-    after = to_verilog(made, chosen.module, flat_ports(made, "_"), True).partition("`ifndef")[0]
+    after = to_verilog(made, chosen.module, flat_ports(made, "_")).partition("`ifndef")[0]
     assert after.count("\n") < before[0].count("\n")
     if fault:
         after = after.replace(" & ~", " & ", 1)
