@@ -199,18 +199,29 @@ def _merged(cardinalities, dim, sparse, optimizer_of, lr):
 
 
 def _plot(found, folder):
-    """Write cpu.svg: each mode over each peer, one point a cell."""
+    """Write cpu.svg: each mode over FBGEMM, or else over the sparse bag, by batch."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(name for cell in found for name in cell if "_over_" in name))
-    figure = Figure((9, 4))
-    axes = figure.add_subplot()
-    for name in names:
-        cells = [(at, cell[name]) for at, cell in enumerate(found) if name in cell]
-        axes.plot(*zip(*cells, strict=True), ".", label=name.replace("_", " "))
-    axes.axhline(1, color="grey")
-    axes.set(yscale="log", ylabel="time over the peer's", xlabel="cell, in the table's order")
-    axes.legend()
+    panels = list(dict.fromkeys((cell["optimizer"], cell["bag"]) for cell in found))
+    peer = "fbgemm" if "fbgemm_ms" in found[0] else "embedding_bag"
+    figure = Figure((4 * len(panels), 4), layout="tight")
+    for at, (optimizer, bag) in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), at + 1)
+        lines: dict = {}
+        for cell in found:
+            if (cell["optimizer"], cell["bag"]) == (optimizer, bag):
+                for mode in MODES:
+                    if f"{mode}_over_{peer}" in cell:
+                        name = f"{mode}, dim {cell['dim']}, {cell['caches']}"
+                        lines.setdefault(name, []).append(
+                            (str(cell["batch"]), cell[f"{mode}_over_{peer}"]))
+        for name, points in lines.items():
+            axes.plot(*zip(*points, strict=True), "o-" if name.endswith("warm") else "o--",
+                      label=name, markersize=3)
+        axes.axhline(1, color="grey")
+        axes.set(title=f"{optimizer}, {bag} ids a bag", xlabel="samples of a batch",
+                 ylabel=f"time over {peer.replace('_', ' ')}'s")
+    axes.legend(fontsize="x-small")
     folder.mkdir(parents=True, exist_ok=True)
-    FigureCanvasSVG(figure).print_svg(folder / "cpu.svg")
+    FigureCanvasSVG(figure).print_svg(folder / "cpu.svg", metadata={"Date": None})
