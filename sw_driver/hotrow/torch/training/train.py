@@ -1,7 +1,6 @@
 """A training run: a mode of the collection and a reference, side by side on the same batches."""
 
 import copy
-import math
 import sys
 import time
 import warnings
@@ -24,21 +23,18 @@ from ..collection.id_maps import KEPT
 from ..memory.tables import EmbeddingTables
 from ..optim.rules import OPTIMIZERS, Rule
 from ..pipeline.checkpoint import Checkpoint
-from ..store.placement_policy import LookAheadPolicy, share_of
+from ..store.placement_policy import LookAheadPolicy
 from .check import BitCheck, StepCheck
 from .collection_trainer import CollectionTrainer
 from .dlrm import DLRM
 from .learning import LearningSchedule
 from .memory import plan_process
 from .options import CACHED, TrainOptions
+from .placing import LEARNING_SHARE, cached_options, schedule_of
 from .record import NO_DEVICE, CycleMeter, Predictions, Traffic
 from .reference import ReferenceTrainer
-from .trained_data import TrainedData
+from .resuming import Resuming
 from .trainer import Trainer
-
-LEARNING_SHARE = 0.05  # of all batches, in which the device counts which rows are hot
-_SETTINGS = ("trace", "ids", "dense", "label", "bag", "hash_rows", "any_ids", "optimizer",
-             "batch_size", "dim", "mlp_scale", "lr", "seed")
 
 
 def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> dict[str, Any]:
@@ -92,12 +88,16 @@ class _Run:
         self.timeline: Timeline | None = None
         self.plan: MemoryPlan | None = None
         self.total, self.first = options.total_batches(trace), 0
-        self.data = TrainedData(trace, options.batch_size)
+        self.resuming = Resuming(options, trace)
         rule = OPTIMIZERS[options.optimizer](options.lr)
         self.schedule = LearningSchedule(0, 0)
-        chosen = {}
-        if options.mode != "resident":
-            chosen = self._mode_options(device.geometry.slots if device else 0)
+        chosen: dict[str, Any] = {}
+        if self.cached:
+            chosen = cached_options(options, trace, device)
+        elif options.mode == "hotline":
+            assert device is not None, "it needs a card"
+            self.schedule = schedule_of(options, trace, device.geometry.slots)
+            chosen = {"cold": options.cold, "workers": 1}  # which fetches beside popular samples
         torch.manual_seed(options.seed)
         model = DLRM(trace.dense_columns, len(trace.cardinalities), options.dim,
                      options.mlp_scale)
@@ -157,33 +157,10 @@ class _Run:
                 raise Error(f"the tables in {folder} have no run of hotrow train to continue: "
                             f"leave --resume out, and name an empty folder")
             else:
-                self._continue(folder, kept, model)
+                self.first = self.resuming.go_on(folder, kept, model)
         except BaseException:
             self.close()
             raise
-
-    def _mode_options(self, slots: int) -> dict[str, Any]:
-        """Options of the collection for the mode."""
-        options, budget = self.options, self.options.hot_budget
-        if not self.cached:
-            self.schedule = LearningSchedule(
-                math.ceil(LEARNING_SHARE * self.total),
-                budget.resolve(self.trace.rows, options.row_bytes, slots),
-                options.relearn_every, options.relearn_decay)
-            return {"cold": options.cold, "workers": 1}  # which fetches beside popular samples
-        share = 1
-        if budget.asked:
-            assert self.device is not None, "TrainOptions refuses a budget with --memory"
-            wanted = budget.resolve(self.trace.rows, options.row_bytes, slots)
-            share, parts = share_of(slots, wanted), self.device.geometry.directory_partitions
-            if share > parts:
-                raise Error(f"{budget.asked} is {wanted:,} rows, and mode {options.mode} takes "
-                            f"the {slots:,} slots of the card's directory or one of its parts, of "
-                            f"which this card has {parts}: ask for {slots // parts:,} rows "
-                            f"({slots // parts * options.row_bytes:,} bytes) or more, or name "
-                            f"another --preset")
-        return {"policy": options.policy, "share": share, "depth": options.depth,
-                "look_ahead": options.look_ahead, "workers": options.workers}
 
     def close(self) -> None:
         """Release batches that will not be trained, and close tables on disk at their last commit.
@@ -341,34 +318,24 @@ class _Run:
             "disk": collection.disk.disk.store.figures() if collection.disk.any else None,
         }
 
-    # Checkpoints, in cached modes.
-
     def _keep(self, batch: int) -> None:
         """Write the checkpoint of a batch, where the run writes any."""
         if self.options.tables is not None:
             self._commit(batch)
         elif self.options.checkpoint:
-            self._save(self.options.checkpoint, batch)
-
-    def _save(self, path: str, batch: int) -> None:
-        self.trainer.flush()
-        rows, maps = self.trainer.tables.rows, self.trainer.collection.id_maps
-        Checkpoint(path).save(**self._parts(batch), rows=rows.array, side=rows.side,
-                              id_maps=maps and maps.state())
+            self.trainer.flush()
+            rows, maps = self.trainer.tables.rows, self.trainer.collection.id_maps
+            Checkpoint(self.options.checkpoint).save(
+                **self.resuming.parts(batch, self.trainer.model), rows=rows.array, side=rows.side,
+                id_maps=maps and maps.state())
 
     def _commit(self, batch: int) -> None:
-        self.trainer.collection.commit(self._parts(batch))
-
-    def _parts(self, batch: int) -> dict[str, Any]:
-        """What a checkpoint has beside the tables."""
-        return {"batch": batch, "settings": _settings(self.options),
-                "trained": self.data.after(min(batch, self.options.epoch_batches(self.trace))),
-                "model": self.trainer.model.state_dict(), "random": torch.get_rng_state()}
+        self.trainer.collection.commit(self.resuming.parts(batch, self.trainer.model))
 
     def _resume(self, path: str, model: nn.Module, tables: EmbeddingTables) -> bytes | None:
         """Continue from a checkpoint: the state of its maps of ids, if it has any."""
         kept = Checkpoint(path).load()
-        self._continue(path, kept, model)
+        self.first = self.resuming.go_on(path, kept, model)
         if kept["rows"].shape != tables.rows.array.shape:
             raise Error(f"{path} holds {len(kept['rows'])} rows, and this trace needs "
                         f"{len(tables.rows)}")
@@ -377,38 +344,6 @@ class _Run:
             tables.rows.side.copy_(kept["side"])
         maps: bytes | None = kept.get("id_maps")
         return maps
-
-    def _continue(self, path: str, kept: dict[str, Any], model: nn.Module) -> None:
-        """Go on after the batch of a checkpoint, with its dense part."""
-        ours = _settings(self.options)
-        for name, value in ours.items():
-            begun = kept["settings"].get(name)
-            if value != begun:
-                raise Error(f"{path} was trained with --{name.replace('_', '-')} {_shown(begun)}, "
-                            f"not {_shown(value)}: use the options that the run began with")
-        if kept["batch"] >= self.total:
-            raise Error(f"{path} has trained {kept['batch']} batches, and this run is to end with "
-                        f"{self.total}: ask for more --batches or --epochs")
-        self._check_data(path, kept["trained"])
-        model.load_state_dict(kept["model"])
-        torch.set_rng_state(kept["random"])
-        self.first = kept["batch"]
-
-    def _check_data(self, path: str, trained: dict[str, Any]) -> None:
-        """Raise Error unless the trace begins with the data that a checkpoint has trained."""
-        samples, begun = trained["samples"], trained["digests"]
-        here = TrainedData.digests(self.trace, samples)
-        changed = [name for name, digest in begun.items() if here.get(name) != digest]
-        if changed:
-            raise Error(f"{', '.join(changed)} of the {samples} samples that {path} has trained "
-                        f"are others in {self.trace.name} now: cells were changed, moved or taken "
-                        f"out, or one is no integer, so that all are read as strings. Resume with "
-                        f"the data of the run, to which lines were added at the end at most")
-
-
-def _shown(value: Any) -> str:
-    """An option's value as it is written."""
-    return ",".join(value) if isinstance(value, (tuple, list)) else str(value)
 
 
 def _note(check: BitCheck | StepCheck | None, history: list[dict[str, Any]]) -> str:
@@ -420,8 +355,3 @@ def _note(check: BitCheck | StepCheck | None, history: list[dict[str, Any]]) -> 
             f"loss {history[-1]['loss']:.4f}, AUC {'-' if auc is None else f'{auc:.3f}'}")
     return ", ".join(notes)
 
-
-def _settings(options: TrainOptions) -> dict[str, Any]:
-    values = {name: getattr(options, name) for name in _SETTINGS}
-    return {name: [*value] if isinstance(value, tuple) else value
-            for name, value in values.items()}
