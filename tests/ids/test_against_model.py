@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hotrow.contract.errors import Error
-from hotrow.ids import Expiry, LeastCount, Probability, index
+from hotrow.ids import Expiry, LeastCount, Probability, index, turnover
 from hotrow.ids import map as map_module
 from hotrow.kernels import compiler, library
 
@@ -42,44 +42,45 @@ FAULTS = {
     Path(index.__file__): {
         "growth forgets free rows": ("state[:len(self.state)], free[:len(self.free)] = self.state, "
                                      "self.free", "state[:len(self.state)] = self.state"),
+        "a restart forgets counts": ('("count", counts), ', ""),
+        "a restart forgets ages": (
+            "self.state[name][:fresh] = part",
+            'self.state[name][:fresh] = np.minimum(part, 1) if name == "last" else part'),
+        "a restart sorts the free rows": ("self.free[:len(free)] = free",
+                                          "self.free[:len(free)] = np.sort(free)"),
     },
-    Path(map_module.__file__): {
-        "a batch that is not done is swept": ("swept = self._index.expire(self.completed",
-                                              "swept = self._index.expire(self.batch"),
-        "a batch that is not done makes room": ("expire(self.completed, _ALL",
-                                                "expire(self.batch, _ALL"),
-        "a batch that is not done gives way": ("expire(self.completed, 0, int(high[0])",
-                                               "expire(self.batch, 0, int(high[0])"),
-        "an id of a lower count takes a row": ("expire(self.completed, 0, int(high[0])",
-                                               "expire(self.completed, 0, _ALL"),
+    Path(turnover.__file__): {
+        "a batch that is not done is swept": ("self._freed(batch, done, before",
+                                              "self._freed(batch, batch, before"),
+        "a batch that is not done makes room": ("self._freed(batch, done, _ALL",
+                                                "self._freed(batch, batch, _ALL"),
+        "a batch that is not done gives way": ("self._freed(batch, done, 0, int(high[0])",
+                                               "self._freed(batch, batch, 0, int(high[0])"),
+        "an id of a lower count takes a row": ("done, 0, int(high[0])", "done, 0, _ALL"),
         "ids of lower counts come first": ("np.argsort(-counts", "np.argsort(counts"),
-        "all ids take the rows that were freed": ("others[high > self._bar]", "others"),
-        "a bar outlasts its sweep": ("0 if len(swept[1]) else self._bar >> 1", "self._bar"),
-        "a bar outlasts growth": ("                self._bar = 0\n", ""),
-        "an earlier batch takes a later one back": (
-            "self.completed = max(self.completed, batch)", "self.completed = batch"),
+        "all ids take the rows that were freed": ("others[high > self.bar]", "others"),
+        "a bar outlasts its sweep": ("0 if len(swept[1]) else self.bar >> 1", "self.bar"),
         "a sweep goes below the floor": ("max(0, self._index.used - rule.floor)",
                                          "self._index.used"),
-        "the cap is exceeded": ("min(cap, self.expiry.cap)", "cap"),
-        "an age is too long": ("self.batch - rule.age + 1", "self.batch - rule.age"),
-        "draws do not follow from the batch": ("mixed(np.array([self.batch], np.uint64))",
+        "the cap is exceeded": ("min(cap, rule.cap)", "cap"),
+        "an age is too long": ("batch - rule.age + 1", "batch - rule.age"),
+        "draws do not follow from the batch": ("mixed(np.array([batch], np.uint64))",
                                                "np.uint64(0)"),
-        "estimates are not halved": ("self._sketch >>= 1", "pass"),
-        "the log lacks ids that expired": (
-            "self.log.append(self.batch, EXPIRED, expired_ids, expired_rows)", "pass"),
+        "estimates are not halved": ("self.sketch >>= 1", "pass"),
+        "the log lacks ids that expired": ("self._log.append(batch, EXPIRED, ids, rows)", "pass"),
+    },
+    Path(map_module.__file__): {
+        "a bar outlasts growth": ("                self._turnover.bar = 0\n", ""),
+        "an earlier batch takes a later one back": (
+            "self.completed = max(self.completed, batch)", "self.completed = batch"),
         "the log names another row": (
             "ADMITTED, distinct[chosen], given)", "ADMITTED, distinct[chosen], given + 1)"),
-        "a restart forgets estimates": ('made._sketch[:] = state["sketch"]', "pass"),
-        "a restart forgets counts": ('("count", "counts"), ', ""),
-        "a restart forgets ages": ('index.state[name][:fresh] = state[part]',
-                                   "index.state[name][:fresh] = np.minimum(state[part], 1) "
-                                   'if name == "last" else state[part]'),
-        "a restart sorts the free rows": ("index.free[:len(free)] = free",
-                                          "index.free[:len(free)] = np.sort(free)"),
+        "a restart forgets estimates": ('made._turnover.sketch[:] = state["sketch"]', "pass"),
         "a restart cuts the log": ('np.asarray(state["events"])',
                                    'np.asarray(state["events"])[1:]'),
     },
 }
+REPLACED = {Path(index.__file__): "Index", Path(turnover.__file__): "Turnover"}  # in the map
 
 
 def random_policies(draw):
@@ -130,8 +131,9 @@ def use_source(path, source, tmp_path, monkeypatch):
         module = util.module_from_spec(util.spec_from_loader("hotrow.ids.changed", None))
         monkeypatch.setitem(sys.modules, module.__name__, module)
         exec(compile(source, path, "exec"), module.__dict__)
-        if path == Path(index.__file__):
-            monkeypatch.setattr(map_module, "Index", module.Index)
+        if path in REPLACED:
+            name = REPLACED[path]
+            monkeypatch.setattr(map_module, name, getattr(module, name))
         else:
             monkeypatch.setattr(followed_map, "IdMap", module.IdMap)
         return

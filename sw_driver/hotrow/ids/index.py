@@ -115,6 +115,31 @@ class Index:
         self.state, self.free = state, free
         self.rebuild()
 
+    def fill(self, ids: NDArray[np.uint64], counts: NDArray[np.uint32], last: NDArray[np.uint32],
+             free: NDArray[np.int32]) -> None:
+        """Have the rows of a saved index, of which `ids` begins with row 0.
+
+        Raises
+        ------
+        Error
+            An id has two rows, or a row has an id and is free, or neither.
+        """
+        fresh = len(ids)
+        if free.ndim != 1:
+            raise ValueError(f"free rows of shape {free.shape}")
+        for name, part in (("id", ids), ("count", counts), ("last", last)):
+            self.state[name][:fresh] = part
+        self.free[:len(free)] = free
+        taken = np.flatnonzero(self.state["last"][:fresh])
+        self.free_count, self.fresh, self.used = len(free), fresh, len(taken)
+        twice = self.rebuild()
+        if twice:
+            raise Error(f"id {int(self.state['id'][twice]):#x} has two rows, one of them {twice}: "
+                        f"the state is damaged")
+        if not np.array_equal(np.sort(np.concatenate((taken, free))), np.arange(1, fresh)):
+            raise Error(f"rows 1 to {fresh - 1} must each have an id or be free, once: the "
+                        f"state is damaged")
+
     def count(self, sketch: NDArray[np.uint16], ids: NDArray[np.uint64],
               counts: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Add counts of distinct ids to a sketch [4, width]: the estimates of them."""

@@ -21,16 +21,11 @@ from ..system.files import replaced
 from ..system.forks import ForkLock
 from ..system.interrupts import uninterrupted
 from .index import MOST_COUNT, ROW_BYTES, SKETCH_ROWS, Index
-from .initial import mixed
 from .log import ADMITTED, EXPIRED, Changes, EventLog, digest
 from .policies import MOST_ROWS, Expiry, LeastCount, Probability, check_policies
+from .turnover import Turnover
 
-_ALL = (1 << 32) - 1
-_AHEAD = 6  # 1/64 of the rows
-# Memory that `plan` has for a moment: for each lookup, for each row of which some may expire, and
-# for Python's objects.
-_LOOKUP_BYTES, _EXPIRY_BYTES, _SPARE_BYTES = 256, 48, 2 << 20
-_NONE = np.empty(0, np.uint64), np.empty(0, np.int64)  # ids and rows
+_MOST_BATCHES = (1 << 32) - 1
 _PARTS = "settings", "ids", "counts", "last", "free", "sketch", "events"  # of a state
 _KINDS = {"LeastCount": LeastCount, "Probability": Probability}
 
@@ -123,11 +118,8 @@ class IdMap:
         self.admission, self.expiry, self.threads = admission, expiry, threads
         self.seed, self.first_rows = whole(seed, "the seed") & (1 << 64) - 1, rows
         self.batch, self.completed, self.default_lookups = 0, 0, 0
-        self.log = EventLog()
-        self._index, self._lock = Index(rows, self.seed), ForkLock()
-        width = admission.width if isinstance(admission, LeastCount) else 0
-        self._sketch = np.zeros((SKETCH_ROWS, width), np.uint16)
-        self._bar = 0  # ids of higher counts get rows
+        self.log, self._index, self._lock = EventLog(), Index(rows, self.seed), ForkLock()
+        self._turnover = Turnover(self._index, self.log, admission, expiry, self.seed)
 
     @property
     def table_rows(self) -> int:
@@ -162,18 +154,19 @@ class IdMap:
         keys = _keys(ids)
         flat = keys.reshape(-1)
         with uninterrupted(), self._lock:  # the log follows the rows
-            if self.batch + 1 > _ALL:
+            if self.batch + 1 > _MOST_BATCHES:
                 raise Error("a map of ids plans at most 2^32 - 1 batches")
-            self._check_memory(len(flat))
+            self._turnover.check_memory(len(flat), self.batch + 1)
             self.batch += 1
             rows = self._index.find(flat, self.batch, self.threads)
             without = np.flatnonzero(rows == 0)
             first, number = numbered(flat[without])
             distinct = flat[without][first]
             counts = np.bincount(number, minlength=len(first)).astype(np.uint32)
-            admitted, counts = self._admitted(distinct, counts)
+            admitted, counts = self._turnover.admitted(self.batch, distinct, counts)
             wanted = np.flatnonzero(admitted)
-            expired_ids, expired_rows, served = self._expire(counts[wanted])
+            expired_ids, expired_rows, served = self._turnover.expire(
+                self.batch, self.completed, counts[wanted])
             chosen = wanted[served]
             given = self._index.add(distinct[chosen], counts[chosen], self.batch)
             self.log.append(self.batch, ADMITTED, distinct[chosen], given)
@@ -225,9 +218,9 @@ class IdMap:
             try:
                 self._index.grow(min(2 * self.table_rows, MOST_ROWS))
                 yield self.table_rows
-                self._bar = 0
+                self._turnover.bar = 0
             except BaseException:
-                self._index = before
+                vars(self._index).update(vars(before))
                 raise
 
     def items(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -284,7 +277,7 @@ class IdMap:
             settings = {"rows": self.table_rows, "first_rows": self.first_rows,
                         "seed": self.seed, "batch": self.batch,
                         "first": self.log.first, "default_lookups": self.default_lookups,
-                        "bar": self._bar,
+                        "bar": self._turnover.bar,
                         "expiry": self.expiry and asdict(self.expiry),
                         "admission": self.admission and [type(self.admission).__name__,
                                                          asdict(self.admission)]}
@@ -292,7 +285,8 @@ class IdMap:
             parts = {"settings": np.frombuffer(json.dumps(settings).encode(), np.uint8),
                      "ids": state["id"].copy(), "counts": np.minimum(state["count"], MOST_COUNT),
                      "last": state["last"].copy(), "free": index.free[:index.free_count].copy(),
-                     "sketch": self._sketch.copy(), "events": self.log.events(self.log.first)}
+                     "sketch": self._turnover.sketch.copy(),
+                     "events": self.log.events(self.log.first)}
             return parts | {"crc": _checksum(parts)}
 
     @classmethod
@@ -315,42 +309,28 @@ class IdMap:
             made = cls(settings["rows"], admission and _KINDS[admission[0]](**admission[1]),
                        settings["expiry"] and Expiry(**settings["expiry"]), settings["seed"],
                        threads)
-            index, fresh, free = made._index, len(state["ids"]), np.asarray(state["free"])
-            if free.ndim != 1:
-                raise ValueError(f"free rows of shape {free.shape}")
             numbers = {name: whole(settings[name], name) for name in (
                 "batch", "default_lookups", "first_rows", "bar", "first")}
             if (min(numbers.values()) < 0 or numbers["first"] > numbers["batch"] or (
-                    numbers["batch"] > _ALL)):
+                    numbers["batch"] > _MOST_BATCHES)):
                 raise ValueError(f"numbers that cannot be, {numbers}")
             made.batch = made.completed = numbers["batch"]
             made.default_lookups = numbers["default_lookups"]
-            made.first_rows, made._bar = numbers["first_rows"], numbers["bar"]
-            for name, part in (("id", "ids"), ("count", "counts"), ("last", "last")):
-                index.state[name][:fresh] = state[part]
-            index.free[:len(free)] = free
-            made._sketch[:] = state["sketch"]
+            made.first_rows, made._turnover.bar = numbers["first_rows"], numbers["bar"]
+            made._turnover.sketch[:] = state["sketch"]
             made.log.first = numbers["first"]
             events = np.asarray(state["events"])
             for run in np.split(events, np.flatnonzero(np.diff(events["batch"])) + 1):
                 made.log.append(int(run["batch"][0]) if len(run) else 0, run["kind"], run["id"],
                                 run["row"])
+            made._index.fill(state["ids"], state["counts"], state["last"],
+                             np.asarray(state["free"]))
         except (KeyError, ValueError, TypeError, IndexError) as error:
             raise Error(f"this is no state of a map of ids ({error}): give it what state() "
                         f"returned") from error
         except MemoryError as error:
             raise Error(f"the rows of a map of ids need more memory than there is ({error})"
                         ) from error
-        taken = np.flatnonzero(index.state["last"][:fresh])
-        index.free_count, index.fresh, index.used = len(free), fresh, len(taken)
-        twice = index.rebuild()
-        if twice:
-            raise Error(f"id {int(index.state['id'][twice]):#x} has two rows, one of them {twice}: "
-                        f"the state is damaged")
-        places = np.sort(np.concatenate((taken, free)))
-        if not np.array_equal(places, np.arange(1, fresh)):
-            raise Error(f"rows 1 to {fresh - 1} must each have an id or be free, once: the "
-                        f"state is damaged")
         return made
 
     def save(self, path: str | Path) -> None:
@@ -380,90 +360,6 @@ class IdMap:
         last = self._index.state["last"][:self._index.fresh]
         rows = np.flatnonzero(last > since)
         return self._index.state["id"][rows], rows
-
-    def _check_memory(self, lookups: int) -> None:
-        """Raise MemoryError unless there is memory for the arrays of a batch, before it begins."""
-        octets, rule = _SPARE_BYTES + lookups * _LOOKUP_BYTES, self.expiry
-        if rule is not None and ((self.batch + 1) % rule.every == 0
-                                 or self._cap() - self._index.used < lookups):
-            octets += self._index.used * _EXPIRY_BYTES
-        try:
-            np.empty(octets, np.uint8)
-        except MemoryError:
-            raise MemoryError(f"a batch of {lookups} ids needs {octets >> 20} MiB for a moment: "
-                              f"nothing changed; free memory, or use smaller batches") from None
-
-    def _freed(self, *arguments: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """What `Index.expire` frees, which the log gets at once."""
-        ids, rows = self._index.expire(self.completed, *arguments)
-        self.log.append(self.batch, EXPIRED, ids, rows)
-        return ids, rows
-
-    def _cap(self) -> int:
-        cap = self.table_rows - 1
-        return cap if self.expiry is None or self.expiry.cap is None else min(cap, self.expiry.cap)
-
-    def _admitted(self, ids: NDArray[np.uint64], counts: NDArray[np.uint32]
-                  ) -> tuple[NDArray[np.bool_], NDArray[np.uint32]]:
-        """Whether each of distinct ids gets a row, and the count that the row begins with."""
-        if self.admission is None:
-            return np.ones(len(ids), bool), counts
-        if isinstance(self.admission, LeastCount):
-            every = self.admission.halve_every
-            if every and self.batch % every == 0:
-                self._sketch >>= 1
-            counts = self._index.count(self._sketch, ids, counts)
-            return counts >= self.admission.least, counts
-        salt = mixed(np.array([self.seed], np.uint64) ^ mixed(np.array([self.batch], np.uint64)))
-        return (mixed(ids ^ salt) >> np.uint64(11)) < self.admission.value * 2.0 ** 53, counts
-
-    def _expire(self, counts: NDArray[np.uint32]) -> tuple[
-            NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-        """Free the rows that a sweep frees, and those that admitted ids with these counts need: ids
-        and rows, and which of the admitted ids get a row."""
-        rule, swept, made = self.expiry, _NONE, _NONE
-        by_count = rule is not None and rule.age is None and rule.below is not None
-        if rule is not None and self.batch % rule.every == 0 and (rule.age or rule.below):
-            before = max(0, self.batch - rule.age + 1) if rule.age else 0
-            swept = self._freed(before, rule.below or 0, by_count,
-                                max(0, self._index.used - rule.floor))
-            if rule.below:
-                held = self._index.state["count"][:self._index.fresh]
-                np.right_shift(np.minimum(held, MOST_COUNT), 1, out=held)
-                self._bar = 0 if len(swept[1]) else self._bar >> 1
-        room = max(0, self._cap() - self._index.used)
-        if by_count and isinstance(self.admission, LeastCount):
-            made, served = self._contest(counts, room)
-        else:
-            lacking = len(counts) - room
-            if rule is not None and lacking > 0:
-                made = self._freed(_ALL, 0, by_count, self._ahead(lacking))
-            served = np.arange(min(len(counts), room + len(made[1])))
-        return np.concatenate((swept[0], made[0])), np.concatenate((swept[1], made[1])), served
-
-    def _contest(self, counts: NDArray[np.uint32], room: int) -> tuple[
-            tuple[NDArray[np.uint64], NDArray[np.int64]], NDArray[np.int64]]:
-        """Free rows of lower counts for ids with these counts, the highest first: ids and rows, and
-        which of the ids get a row."""
-        order = np.argsort(-counts.astype(np.int64), kind="stable")
-        order = order[counts[order] > self._bar]
-        served, others, made = order[:room], order[room:], _NONE
-        if len(others):
-            state = self._index.state[:self._index.fresh]
-            held, last = state["count"], state["last"]
-            high, low = counts[others], held[(last > 0) & (last <= self.completed)]
-            pairs = min(len(high), len(low))
-            low = np.sort(np.partition(low, max(0, pairs - 1))[:pairs]) if pairs else low
-            made = self._freed(0, int(high[0]), True,
-                               self._ahead(int((high[:pairs] > low).sum())))
-            self._bar = int(held[made[1][-1]] if len(made[1]) else
-                            held[last > 0].min(initial=high[0]))
-            others = others[high > self._bar][:len(made[1])]
-        return made, np.sort(np.concatenate((served, others)))
-
-    def _ahead(self, lacking: int) -> int:
-        """Rows that a scan of all frees: a share of them ahead of the ids to come."""
-        return max(lacking, self._cap() >> _AHEAD)
 
 
 def _checksum(state: Mapping[str, Any]) -> NDArray[np.uint32]:
