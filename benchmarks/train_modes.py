@@ -133,7 +133,8 @@ class Mode:
         or give slots to the ranked rows."""
         collection = self.trainer.collection
         if self._ranked is not None:
-            self.warmed = collection.store.warm(self.tables.locate(torch.from_numpy(self._ranked)))
+            self.warmed = collection.store.card.filling.warm(
+                self.tables.locate(torch.from_numpy(self._ranked)))
         elif self._hotline or self.name == "freqcache":
             for samples in batches:
                 self.trainer.observe(samples)

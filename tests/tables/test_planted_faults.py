@@ -112,7 +112,7 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
         "torch/memory/slots.py", "mark_dirty(self.dirty, places)",
         "mark_dirty(self.dirty.clone(), places)", TRAINING, "bits"),
     "marks stay after a commit": (
-        "torch/store/cached.py", "            storage.dirty[slots] = False\n", "", TRAINING,
+        "torch/store/write_back.py", "            storage.dirty[slots] = False\n", "", TRAINING,
         "not_trained"),
     "victims that were not trained are written": (
         "torch/store/batch_stages.py",

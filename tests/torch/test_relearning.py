@@ -158,7 +158,7 @@ def test_rows_that_find_no_room_stay_cold(setting, device):
 
     def count_refused(trainer):
         store, storage = trainer.collection.store, trainer.storage
-        warm = store.warm
+        warm = store.filling.warm
 
         def counted(rows):
             held = warm(rows)
@@ -167,7 +167,7 @@ def test_rows_that_find_no_room_stay_cold(setting, device):
             assert len(np.unique(storage.resident_slots)) == held
             return held
 
-        store.warm = counted
+        store.filling.warm = counted
 
     batches = here.batches(10, count=300, drift=9)
     _, check, _ = relearn(here, device, batches, prepare=count_refused, decay=0, hot_rows=slots)

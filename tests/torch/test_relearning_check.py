@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 from hotrow.command.cli import main
-from hotrow.torch.store.cached import CachedStore
 from hotrow.torch.store.host_tables import HostTables
+from hotrow.torch.store.write_back import WriteBack
 
 from tests.torch.conftest import relearn
 
@@ -23,7 +23,7 @@ class Fault:
         self.trainer, self.store, self.storage = (
             trainer, trainer.collection.store, trainer.storage)
         self.faulty, self.spoiled, self.exchanges = False, 0, 0
-        warm = self.store.warm
+        warm = self.store.filling.warm
 
         def counted(rows):
             self.exchanges += 1
@@ -33,7 +33,7 @@ class Fault:
             finally:
                 self.faulty = False
 
-        self.store.warm = counted
+        self.store.filling.warm = counted
         self.plant()
 
     def plant(self):
@@ -119,7 +119,8 @@ class KeepsOnCard(Fault):
     """The card does not remove rows that have left, and counts them as hits."""
 
     def plant(self):
-        remove = self.store.device.remove
+        filling = self.store.filling
+        remove = filling._device.remove
 
         def removed(rows):
             if self.faulty:
@@ -127,7 +128,7 @@ class KeepsOnCard(Fault):
             else:
                 remove(rows)
 
-        self.store.device = _With(self.store.device, remove=removed)
+        filling._device = _With(filling._device, remove=removed)
 
 
 class _With:
@@ -165,7 +166,7 @@ def test_fault_fails_the_check(setting, device, kind, optimizer, seed):
 
 
 def never_written_back(monkeypatch):
-    monkeypatch.setattr(CachedStore, "_write_back", lambda self, *_: None)
+    monkeypatch.setattr(WriteBack, "write_slots", lambda self, *_: None)
 
 
 def never_fetched(monkeypatch):

@@ -87,10 +87,10 @@ def learning_fails_at_the_card():
     with opened("hotline") as shared:
         inner = shared.store.inner
         if last:
-            inner.warm = lambda rows: (_ for _ in ()).throw(Error("planted"))
+            inner.filling.warm = lambda rows: (_ for _ in ()).throw(Error("planted"))
         with refused("planted", f"because of the card of rank {world - 1}"):
             shared.learn({"a": [1]})
-        vars(inner).pop("warm", None)
+        vars(inner.filling).pop("warm", None)
         assert shared.learn({"a": [1, 2]}) == 2
         step(shared)
 

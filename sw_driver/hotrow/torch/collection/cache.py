@@ -135,9 +135,9 @@ class Cache:
         assert card is not None, "mode resident has no slots"
         card.window.need_idle("give slots to other rows")
         if ranked is None:
-            hot = card.hottest(max(1, number), decay)
-            return card.warm(RowList(hot.table[:number], hot.row[:number]))
-        return card.warm(_first(
+            hot = card.filling.hottest(max(1, number), decay)
+            return card.filling.warm(RowList(hot.table[:number], hot.row[:number]))
+        return card.filling.warm(_first(
             [(card.device_table(table), rows, ranks) for table, rows, ranks in ranked], number))
 
     # Parts that are others where several processes share the rows.

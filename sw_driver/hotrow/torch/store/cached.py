@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 
-import numpy as np
 import torch
 
-from ...contract.errors import BatchError, Error, HostWriteError, TransportError
-from ...contract.generated import NO_SLOT
+from ...contract.errors import Error
 from ...device import Device
 from ...operands.batch import Batch
-from ...operands.results import RowList
 from ...system.forks import ForkLock
-from ...system.interrupts import deferred_interrupt, deliver, uninterrupted
+from ...system.interrupts import uninterrupted
 from ..features.bags import Bags
 from ..features.configs import TableGroup
 from ..features.grouping import Request
 from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
-from ..memory.slots import SlotStorage
 from ..optim.arithmetic import Stepping
 from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
 from ..optim.rules import Rule
 from .batch_stages import BatchStages
 from .cold_pooling import ColdPooling
-from .host_tables import HostTables, WriteRows
+from .host_tables import HostTables
 from .in_flight import BatchInFlight, BatchWindow, PendingBackward
 from .micro_batches import MicroBatches
 from .options import Options
 from .placement_policy import Policy
 from .row_updates import RowUpdates
+from .slot_filling import SlotFilling
 from .slot_map import SlotMap
 from .statistics import CacheStatistics
-
-_CHUNK = 1 << 16  # rows per fetch of slots that are filled between batches
+from .write_back import WriteBack
 
 
 class CachedStore:
@@ -59,6 +53,10 @@ class CachedStore:
     owns_device : bool
         Whether `close` closes the device.
 
+    Attributes
+    ----------
+    filling : SlotFilling
+    write_back : WriteBack
     """
 
     several_ranks = False
@@ -91,9 +89,12 @@ class CachedStore:
             self.window, policy, self.slot_map, self.host, self.statistics, self.slot_memory,
             self.lock, options, self.cold)
         self.stages = self.batch_stages.stages
-        self._flushed = 0  # batches that had trained at the last flush
         self.updates = RowUpdates(self.groups, self.window, self.slot_map, self.host,
                                   self.slot_memory, self.lock)
+        self.write_back = WriteBack(device, self.slot_map, self.host, self.window, self.updates,
+                                    self.batch_stages, self.slot_memory, self.lock)
+        self.filling = SlotFilling(device, policy, self.slot_map, self.host, self.window,
+                                   self.write_back, self.batch_stages, self.slot_memory)
         self.micro_batches = MicroBatches(self.window, self.stages, self.slot_map,
                                           self.slot_memory, self.lock)
 
@@ -269,46 +270,11 @@ class CachedStore:
             rows.copy(fetched)
             self.host.give_back(group, fetched)
             where, slots = storage.find(flat)
-            rows.put(where, self._read_slots(storage, slots))
+            rows.put(where, self.write_back.read(storage, slots))
         return rows
 
     def flush(self) -> None:
-        with uninterrupted(), self.lock:
-            try:
-                self.host.land()
-                self._write_all_back(self.host.write)
-                if not self.closed:
-                    self.device.flush()
-                    self._flushed = self.window.finished
-            except HostWriteError:
-                raise
-            except BaseException as error:
-                self._flush_directly(error)
-                if not isinstance(error, Exception):
-                    raise
-
-    def _flush_directly(self, error: BaseException) -> None:
-        """Write trained rows to the tables without the device, which did not."""
-        self.host.land_directly()
-        self._write_all_back(self.host.write_directly)
-        names = ", ".join(repr(name) for name in self.slot_map.on_card)
-        if not names:
-            warnings.warn(f"the device did not write trained rows to the tables ({error}): the "
-                          f"host has written them, and none is lost", stacklevel=4)
-            return
-        raise TransportError(
-            f"{error}; rows of {names} that left their slots after batch {self._flushed - 1} and "
-            f"up to batch {self.window.finished - 1} are on the card alone, and the tables have "
-            f"their values of the last flush(); all other rows are up to date") from error
-
-    def _write_all_back(self, write: WriteRows) -> None:
-        """Write the rows that were trained to the tables."""
-        for group, places in self.updates.owing():
-            storage = self.storages[group]
-            write(group, storage.bypassed_rows(places), self._read_slots(storage, places))
-        for group, storage in enumerate(self.storages):
-            for flat, slots in storage.chunks(dirty=True):
-                self._write_back(group, flat, slots, write)
+        self.write_back.flush()
 
     def upload(self) -> None:
         """Send what others wrote to the tables to a card that has them."""
@@ -318,27 +284,9 @@ class CachedStore:
     def reload(self) -> None: ...
 
     def reset(self) -> None:
-        if self.closed:
-            return
-        self.window.need_idle("load other rows")
-        with self._moving_slots():
-            self.policy.clear()
-            self.batch_stages.restart()
-            for storage in self.storages:
-                storage.clear()
-
-    @contextmanager
-    def _moving_slots(self) -> Iterator[None]:
-        """Rows change their slots between two batches: an interrupt waits, and after an error
-        nothing trains, because the card and the host may differ about the slots."""
-        try:
-            with deferred_interrupt() as pending:
-                yield
-        except BaseException as error:
-            if not isinstance(error, BatchError):  # of rows that the host refused
-                self.stages.fail(error)
-            raise
-        deliver(pending)
+        if not self.closed:
+            self.window.need_idle("load other rows")
+            self.filling.clear()
 
     def observe(self, request: Request) -> None:
         if request.bags.lookups:
@@ -347,82 +295,9 @@ class CachedStore:
             self.device.observe(batch)
             self.statistics.sent(batch.ids.nbytes)
 
-    def hottest(self, limit: int, decay: int = 0) -> RowList:
-        """The rows that the device counted most, after a right shift of all counts."""
-        if decay:
-            self.device.decay(decay)
-        hot = self.device.harvest(limit)
-        return RowList(hot.table, hot.row)
-
     def device_table(self, number: int) -> int:
         """The device's number of a table of the collection."""
         return self.slot_map.registered[number].number
-
-    def warm(self, rows: RowList) -> int:
-        """Give rows their slots between two batches; other rows leave theirs.
-
-        In mode hotline a row that has a slot keeps it and does not move.
-
-        Parameters
-        ----------
-        rows : RowList
-            By the device's tables, each once, the most wanted first.
-
-        Returns
-        -------
-        int
-            Rows of the list that have a slot.
-        """
-        self.window.need_idle("give slots to other rows")
-        if not self.policy.replaces:
-            self.flush()
-        with self._moving_slots():
-            stayed, arriving = 0, rows
-            if self.policy.replaces:
-                arriving = self._release_others(rows)
-                stayed = len(rows) - len(arriving)
-            else:
-                self.reset()
-            return stayed + self._install(arriving)
-
-    def _release_others(self, rows: RowList) -> RowList:
-        """Free the slots of all rows but `rows`: RowList of those that have no slot."""
-        self.host.land()
-        arriving = np.ones(len(rows), bool)
-        for group, storage in enumerate(self.storages):
-            chosen, wanted = self.slot_map.rows_of(group, rows)
-            resident = storage.resident
-            leaving = resident[~torch.isin(resident, wanted)]
-            _, slots = storage.find(leaving)
-            trained = storage.dirty[slots]
-            self._write_back(group, leaving[trained], slots[trained], self.host.write)
-            if len(leaving):
-                self.device.remove(self.slot_map.listed(group, leaving))
-                storage.clear(slots)
-            where, _ = storage.find(wanted)
-            arriving[np.flatnonzero(chosen)[where]] = False
-        return RowList(rows.table[arriving], rows.row[arriving])
-
-    def _install(self, rows: RowList) -> int:
-        """Fetch rows to free slots as far as there is room: their number."""
-        installed, held = self.policy.install(rows), 0
-        self.slot_memory.wait_event(self.batch_stages.inserted)
-        for group, storage in enumerate(self.storages):
-            chosen, flat = self.slot_map.rows_of(group, rows)
-            found = installed[chosen] != NO_SLOT
-            flat = flat[torch.from_numpy(found)]
-            slots = self.slot_map.local(group, installed[chosen][found])
-            for some, here in zip(flat.split(_CHUNK), slots.split(_CHUNK), strict=True):
-                fetched = storage.kind.allocate(len(some), self.slot_memory.device)
-                staged = self.host.fetch(group, some)
-                fetched.copy(staged)
-                storage.rows.put(self.slot_memory.indices(here), fetched)
-                self.host.give_back(group, staged)
-                self.host.count_moved(group, self.slot_map.counts(group, some))
-            storage.assign(flat, slots)
-            held += len(flat)
-        self.batch_stages.released = self.slot_memory.record_event()
-        return held
 
     def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
         assert self.cold is not None, "bags are staged where the card pools rows"
@@ -492,25 +367,3 @@ class CachedStore:
             yield partial(self.device.unregister_table, table)
         for buffer in chain.from_iterable(self.slot_map.buffers):
             yield partial(self.device.unregister, buffer)
-
-    def _write_back(self, group: int, flat: torch.Tensor, slots: torch.Tensor,
-                    write: WriteRows) -> None:
-        """Write the rows of slots to the tables."""
-        if len(flat):
-            storage = self.storages[group]
-            write(group, flat, self._read_slots(storage, slots))
-            storage.dirty[slots] = False
-            self.host.count_moved(group, self.slot_map.counts(group, flat))
-
-    def _read_slots(self, storage: SlotStorage, slots: torch.Tensor) -> Rows:
-        """Copies of the rows in slots int64[k], in host memory: Rows."""
-        self.slot_memory.wait_event(self.batch_stages.inserted)
-        rows = self._copies_of(storage, slots)
-        self.slot_memory.synchronize(self.slot_memory.record_event())
-        return rows
-
-    def _copies_of(self, storage: SlotStorage, places: torch.Tensor) -> Rows:
-        """Copies of rows, which are in host memory after the trainer's next event: Rows."""
-        rows = self.slot_memory.staging_rows(storage.kind, len(places))
-        rows.copy(storage.rows, self.slot_memory.indices(places))
-        return rows
