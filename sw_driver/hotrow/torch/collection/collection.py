@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -14,33 +14,22 @@ from torch import nn
 from ...contract.errors import Error
 from ...device import Device
 from ...tables import Commit
-from ..features.configs import TableConfig, TableGroup, check_tables, group_tables, table_config
-from ..features.layout import FeatureLayout
+from ..features.configs import TableConfig, check_tables, table_config
 from ..features.outputs import joined
 from ..memory.slot_memory import memory_on
 from ..optim.on_host import entries_on_host
 from ..optim.rules import OptimizerName, Rule
-from ..optim.staging import GradientStage
-from ..store.base import OwnStore, Store
-from ..store.disk import Disk
 from ..store.fitting import check_fits
-from ..store.opening import MODES, Mode, default_mode, open_store
+from ..store.opening import MODES, Mode, default_mode
 from ..store.options import DEFAULTS, Options
-from .bag_calls import BagCalls
-from .cache import Cache
-from .commits import Commits
-from .contents import TableContents
 from .copies import ResidentCopy
 from .eager import outside_compile, refuse_scripting
 from .id_batches import TableChanges
-from .id_maps import IdMaps
-from .lifecycle import Lifecycle
-from .lookups import Lookups
 from .named_tables import NamedTables
-from .row_optimizer import RowOptimizer, rule_of
-from .saved_state import SavedState, load_others
+from .parts import Parts
+from .row_optimizer import rule_of
+from .saved_state import load_others
 from .torchrec_tables import TorchRecTables
-from .trained_batches import TrainedBatches
 
 __all__ = ["FORWARD_HOOKS", "MODES", "HotEmbeddingBagCollection"]
 
@@ -157,101 +146,24 @@ class HotEmbeddingBagCollection(nn.Module):
         mapped = any(config.ids == "any" for config in self.tables)
         if mapped and options.cold == "pooled":
             raise Error("tables with ids='any' need cold='gathered'")
-        memory, rule = memory_on(options.slots_device), rule_of(optimizer, lr)
+        rule = rule_of(optimizer, lr)
         if mode is None:
-            mode = default_mode(self.tables, memory, device, options)
-        self.mode, self.options, seed, groups = mode, options, options.seed, options.groups
+            mode = default_mode(self.tables, memory_on(options.slots_device), device, options)
         check_fits(self.tables, rule, device, options)
-        with ExitStack() as undo:
-            here = groups or self._make_groups(rule)
-            disk = self._open_disk(here, rule, options)
-            if disk is not None:
-                undo.callback(disk.close)
-            self.layout = self._make_layout(here)
-            own = open_store(here, rule, memory, device, mode, options,
-                             None if disk is None or disk.plan is None else disk.plan.slots)
-            self.store = self._make_store(own)
-            undo.callback(self.store.close)
-            if disk is not None:
-                disk.store.reserve(0 if own.card is None else own.card.slots)
-            self.contents = self._make_contents(here)
-            self.staging = GradientStage(self.store.groups, memory, options.cold == "pooled")
-            self.lifecycle = Lifecycle(self.store, self.staging)
-            self.id_maps = self._make_id_maps(own, seed, rule) if mapped else None
-            if groups is None and options.initialise:
-                self._draw(here, seed)
-            undo.pop_all()
+        self.mode, self.options = mode, options
+        parts = self._assembled(self.tables, self._torchrec, device, mode, rule, options)
+        self.layout, self.store, self.contents = parts.layout, parts.store, parts.contents
+        self.staging, self.lifecycle, self.id_maps = parts.staging, parts.lifecycle, parts.id_maps
+        self.batches, self.calls, self.lookups = parts.batches, parts.calls, parts.lookups
+        self.disk, self.cache, self.saved = parts.disk, parts.cache, parts.saved
         self.device = torch.device(self.store.slot_memory.device)
-        self.batches = TrainedBatches(self.layout, self.store, self.lifecycle, mode, self.id_maps)
-        self.calls = BagCalls(self.tables, self.layout, self.store, self.batches, self.staging)
-        self.lookups = Lookups(self.layout, self.store, self.staging, self.batches, self.calls,
-                               self.lifecycle)
-        self.disk = self._make_commits(disk)
-        if disk is not None and disk.store.number:
-            self.disk.load_ids()
-        self.cache = self._make_cache()
         # By one of its two names, which are properties, as a module.
-        self._modules[self._kind] = NamedTables(
-            [config.name for config in self.tables], self.contents, self.lifecycle)
-        self.saved = SavedState(self.tables, self.contents, self.embeddings, self.lifecycle,
-                                self.cache)
-        self.optimizer = RowOptimizer(
-            rule, self.layout, self.store, self.staging, self.batches, self.calls, self.id_maps,
-            self.saved)
+        self._modules[self._kind] = parts.named
+        self.optimizer = parts.optimizer
 
-    # Parts that are others where several processes share the rows.
-
-    def _make_groups(self, rule: Rule) -> list[TableGroup]:
-        """Tables in this process's memory."""
-        return group_tables(self.tables, rule, whole=self.mode == "resident")
-
-    def _open_disk(self, groups: Sequence[TableGroup], rule: Rule,
-                   options: Options) -> Disk | None:
-        """The store of tables on disk; None without one."""
-        there = [group for group in groups if group.configs[0].path is not None]
-        if not there:
-            return None
-        if self.mode == "resident" and any(config.memory for config in self.tables):
-            raise Error("mode resident has whole tables in memory, whatever the limit: leave "
-                        "memory out, or take mode 'scratchpipe'")
-        seed = drawn_seed() if options.seed is None else options.seed
-        return self._make_disk(there, rule, seed, options.depth)
-
-    def _make_disk(self, groups: Sequence[TableGroup], rule: Rule, seed: int, depth: int) -> Disk:
-        return Disk(groups, rule, seed, depth, self.tables)
-
-    def _make_commits(self, disk: Disk | None) -> Commits:
-        return Commits(disk, self.store, self.lifecycle, self.id_maps)
-
-    def _make_layout(self, groups: Sequence[TableGroup]) -> FeatureLayout:
-        return FeatureLayout(self.tables, groups, self.options.bounds_check_mode,
-                             self.options.is_weighted)
-
-    def _make_store(self, own: OwnStore) -> Store:
-        """The store of all rows, from that of the rows in this process's memory."""
-        return own
-
-    def _make_contents(self, groups: Sequence[TableGroup]) -> TableContents:
-        return TableContents(groups, () if self.store.card is None else self.store.card.on_card)
-
-    def _make_id_maps(self, own: OwnStore, seed: int | None, rule: Rule) -> IdMaps:
-        return IdMaps(self.tables, drawn_seed() if seed is None else seed, self.contents,
-                      own, rule.initial, self.lifecycle)
-
-    def _make_cache(self) -> Cache:
-        return Cache(self.tables, self.mode, self.store, self.lifecycle)
-
-    def _draw(self, groups: Sequence[TableGroup], seed: int | None) -> None:
-        """Draw the rows of tables that have no contents."""
-        if seed is None and self._torchrec.draw:
-            for name, weights in self._torchrec.drawn(
-                    config for config in self.tables if not self.contents.exists(config.name)):
-                self.contents.assign(name, weights)
-            return
-        seed = drawn_seed() if seed is None else seed
-        for group in groups:
-            if group.tables.disk is None:  # which draws rows that were never trained
-                group.tables.initialise(seed, group.numbers)
+    def _assembled(self, *given: Any) -> Parts:
+        """The parts, from the arguments of `Parts`."""
+        return Parts(*given)
 
     @outside_compile
     def forward(self, inputs: Any = None, offsets: Any = None, per_sample_weights: Any = None, *,
@@ -442,37 +354,15 @@ class HotEmbeddingBagCollection(nn.Module):
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str,
                             keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        self.saved.save(self._prefixes(prefix), destination, keep_vars)
-        ids = None if self.id_maps is None else self.id_maps.state()
-        if self.disk.any:
-            destination[prefix + "_extra_state"] = {"ids": ids, "tables": self.disk.reference()}
-        elif ids is not None:
-            destination[prefix + "_extra_state"] = ids
+        self.saved.save_all(prefix, self._prefixes(prefix), destination, keep_vars)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str,
                               local_metadata: Any, strict: bool, missing_keys: list[str],
                               unexpected_keys: list[str], error_msgs: list[str]) -> None:
-        prefixes = self._prefixes(prefix)
         state_dict = load_others(
             self, state_dict, prefix, local_metadata, strict, missing_keys, error_msgs)
-        key, maps, reference = prefix + "_extra_state", None, None
-        if self.disk.any:
-            state_dict, reference = self.disk.given(key, prefixes, state_dict, missing_keys,
-                                                    error_msgs)
-        if self.id_maps is not None:
-            maps = self.id_maps.loading_saved(key, prefixes, state_dict, missing_keys, error_msgs)
-        elif isinstance(state_dict.get(key), bytes):
-            error_msgs.append(f"{key} has the ids of rows, and no table here has any: give "
-                              f"TableConfig(ids='any') to the tables that had it")
-
-        def also() -> None:
-            if reference is not None:
-                self.disk.resume(reference)
-            if maps is not None:
-                maps()
-
-        self.saved.load(prefixes, state_dict, prefix, strict, missing_keys, unexpected_keys,
-                        error_msgs, also=also)
+        self.saved.load_all(prefix, self._prefixes(prefix), state_dict, strict, missing_keys,
+                            unexpected_keys, error_msgs)
 
     def _prefixes(self, prefix: str) -> dict[str, str]:
         """The prefix of each table's keys in `state_dict`, as in TorchRec's two collections."""
@@ -580,20 +470,10 @@ def _open_copy(copied: ResidentCopy) -> HotEmbeddingBagCollection:
     """A collection without a card, with the contents of another one."""
     collection = HotEmbeddingBagCollection(copied.tables, None, "resident", copied.rule,
                                            options=copied.options)
-    for name, contents in copied.contents():
-        collection.contents.assign(name, *contents)
-    if collection.id_maps is not None and copied.ids is not None:
-        collection.id_maps.load(copied.ids)
+    copied.fill(collection.contents, collection.embeddings, collection.optimizer.param_groups[0],
+                collection.id_maps)
     collection.allow_fewer_rows = copied.allow_fewer_rows
-    collection.optimizer.param_groups[0].update(copied.group)
-    for parameter, trains in zip(collection.embeddings.parameters(), copied.trains, strict=False):
-        parameter.requires_grad_(trains)
     return collection.train(copied.training)
-
-
-def drawn_seed() -> int:
-    """A seed from PyTorch's generator, which `torch.manual_seed` fixes."""
-    return int(torch.randint(1 << 62, ()))
 
 
 def refuse_ranks(what: str, instead: str) -> None:

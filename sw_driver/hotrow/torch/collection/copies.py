@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from ..features.configs import TableConfig
 from ..optim.rules import Rule
 from ..store.options import Options
+from .contents import TableContents
 from .id_maps import IdMaps
 from .named_tables import NamedTables
 
@@ -48,11 +49,17 @@ class ResidentCopy:
         self._packed = {name: (_packed(shown[name].weight.detach()), _packed(shown[name].state))
                         for name in shown}
 
-    def contents(self) -> Iterator[tuple[str, tuple[Any, Any]]]:
-        """Name, weights and state of each table."""
+    def fill(self, contents: TableContents, shown: NamedTables, group: dict[str, Any],
+             id_maps: IdMaps | None) -> None:
+        """Give the parts of a new collection what was copied."""
         for name, packed in self._packed.items():
             weights, state = map(_unpacked, packed)
-            yield name, (weights, state)
+            contents.assign(name, weights, state)
+        if id_maps is not None and self.ids is not None:
+            id_maps.load(self.ids)
+        group.update(self.group)
+        for parameter, trains in zip(shown.parameters(), self.trains, strict=False):
+            parameter.requires_grad_(trains)
 
 
 def _packed(tensor: torch.Tensor | None) -> Any:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import torch
@@ -21,6 +19,7 @@ from ..optim.lookup import backward_number
 from ..optim.on_host import on_host
 from ..store.base import OwnStore
 from ..store.in_flight import PendingBackward
+from . import id_state
 from .contents import TableContents
 from .id_batches import AnyIds, Assignment, PlannedIds, TableChanges
 from .lifecycle import Lifecycle
@@ -166,16 +165,8 @@ class IdMaps:
 
     def state(self) -> bytes:
         """All that the same future needs; batches that were prefetched get their rows again."""
-        file = io.BytesIO()
-        torch.save({
-            "maps": {self._tables[number].name: {
-                name: torch.from_numpy(part.view(np.uint8).reshape(-1).copy())
-                for name, part in each.state().items()} for number, each in self.maps.items()},
-            "begin": {self._tables[number].name: dict(rows)
-                      for number, rows in self._begin.items()},
-            "waiting": [(each.source.tables, each.source.counts, each.source.ids, each.rows)
-                        for each in self._not_taken()]}, file)
-        return file.getvalue() + _checksum(file.getvalue())
+        return id_state.packed({self._tables[number].name: (each, self._begin[number])
+                                for number, each in self.maps.items()}, self._not_taken())
 
     def load(self, state: bytes) -> None:
         """Continue from `state`; errors as in `loading`."""
@@ -189,31 +180,13 @@ class IdMaps:
         Error
             It is the state of other tables, or damaged; nothing changed.
         """
-        try:
-            content, checksum = state[:-4], state[-4:]
-            if checksum != _checksum(content):
-                raise ValueError("its checksum is wrong")
-            given = torch.load(io.BytesIO(content), weights_only=True)
-            names = {self._tables[number].name: number for number in self.maps}
-            if set(given["maps"]) != set(names):
-                raise Error(f"expected maps of ids of tables {sorted(names)}, got "
-                            f"{sorted(given['maps'])}")
-            maps = {names[name]: IdMap.from_state(_arrays(parts))
-                    for name, parts in given["maps"].items()}
-            for number, each in maps.items():
-                _check_fits(self._tables[number], each)
-            begin = {names[name]: rows for name, rows in given["begin"].items()}
-            again = deque(PlannedIds(AnyIds(tuple(tables), counts, ids, 1, ()), rows)
-                          for tables, counts, ids, rows in given["waiting"])
-        except Error:
-            raise
-        except Exception as error:
-            raise Error(f"this is no state of maps of ids ({error})") from error
+        maps, begin, again = id_state.unpacked(
+            state, {number: self._tables[number] for number in self.maps})
 
         def load() -> None:
             for each in maps.values():
                 each.completed = 0  # until the next batch is planned
-            self.maps, self._begin, self._again = maps, begin, again
+            self.maps, self._begin, self._again = maps, begin, deque(again)
             self._planned.clear()
             self.trained()
 
@@ -406,26 +379,3 @@ class IdMaps:
         return torch.from_numpy(initial_rows(
             np.array([ids[row] for row in rows], np.uint64), self._tables[number].embedding_dim,
             known.seed, known.first_rows ** -0.5))
-
-
-def _checksum(content: bytes) -> bytes:
-    return crc32(content).to_bytes(4, "little")
-
-
-def _check_fits(config: TableConfig, found: IdMap) -> None:
-    """Raise Error unless a saved map is one of the table's."""
-    for what, saved, here in (("rows", found.table_rows, config.num_embeddings),
-                              ("admission", found.admission, config.admission),
-                              ("expiry", found.expiry, config.expiry)):
-        if saved != here:
-            raise Error(f"table {config.name!r} has {what} {here}, and its map of ids was saved "
-                        f"with {saved}: give the table the same")
-
-
-def _arrays(parts: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """The arrays of `IdMap.state` from their bytes."""
-    empty = IdMap(2).state()
-    found = {name: part.numpy().view(empty[name].dtype) for name, part in parts.items()}
-    width = len(found["sketch"]) // len(empty["sketch"])
-    found["sketch"] = found["sketch"].reshape(len(empty["sketch"]), width)
-    return found

@@ -13,10 +13,13 @@ from ...system.interrupts import uninterrupted
 from ..features.configs import TableConfig
 from ..features.inputs import no_elements
 from .cache import Cache
+from .commits import Commits
 from .contents import TableContents
+from .id_maps import IdMaps
 from .lifecycle import Lifecycle
 from .named_tables import NamedTables, without_weight
 
+_EXTRA = "_extra_state"  # key of what is no row
 _Given: TypeAlias = tuple[torch.Tensor | None, torch.Tensor | None]  # weights and state
 
 
@@ -31,6 +34,8 @@ class SavedState:
     lifecycle : Lifecycle
     cache : Cache
         Its access counts are state of the optimizer.
+    disk : Commits
+    id_maps : IdMaps or None
 
     Attributes
     ----------
@@ -41,11 +46,45 @@ class SavedState:
     """
 
     def __init__(self, tables: Sequence[TableConfig], contents: TableContents,
-                 shown: NamedTables, lifecycle: Lifecycle, cache: Cache) -> None:
-        self.tables, self.cache = tables, cache
+                 shown: NamedTables, lifecycle: Lifecycle, cache: Cache, disk: Commits,
+                 id_maps: IdMaps | None) -> None:
+        self.tables, self.cache, self._disk, self._id_maps = tables, cache, disk, id_maps
         self._contents, self._shown, self._lifecycle = contents, shown, lifecycle
         self.allow_fewer_rows = False
         self._loaded: set[str] = set()  # tables, since a step or load was left half done
+
+    def save_all(self, prefix: str, prefixes: Mapping[str, str], destination: dict[str, Any],
+                 keep_vars: bool) -> None:
+        """`save` rows, and under `prefix` the ids of rows and the commit of tables on disk."""
+        self.save(prefixes, destination, keep_vars)
+        ids = None if self._id_maps is None else self._id_maps.state()
+        if self._disk.any:
+            destination[prefix + _EXTRA] = {"ids": ids, "tables": self._disk.reference()}
+        elif ids is not None:
+            destination[prefix + _EXTRA] = ids
+
+    def load_all(self, prefix: str, prefixes: Mapping[str, str], state_dict: Mapping[str, Any],
+                 strict: bool, missing_keys: list[str], unexpected_keys: list[str],
+                 error_msgs: list[str]) -> None:
+        """`load` what `save_all` saved."""
+        key, maps, reference = prefix + _EXTRA, None, None
+        if self._disk.any:
+            state_dict, reference = self._disk.given(key, prefixes, state_dict, missing_keys,
+                                                     error_msgs)
+        if self._id_maps is not None:
+            maps = self._id_maps.loading_saved(key, prefixes, state_dict, missing_keys, error_msgs)
+        elif isinstance(state_dict.get(key), bytes):
+            error_msgs.append(f"{key} has the ids of rows, and no table here has any: give "
+                              f"TableConfig(ids='any') to the tables that had it")
+
+        def also() -> None:
+            if reference is not None:
+                self._disk.resume(reference)
+            if maps is not None:
+                maps()
+
+        self.load(prefixes, state_dict, prefix, strict, missing_keys, unexpected_keys,
+                  error_msgs, also=also)
 
     def save(self, prefixes: Mapping[str, str], destination: dict[str, Any],
              keep_vars: bool) -> None:
@@ -68,7 +107,7 @@ class SavedState:
         tables = {config.name: config for config in self.tables}
         known = set()
         if any(config.ids == "any" or config.path is not None for config in self.tables):
-            known.add(prefix + "_extra_state")
+            known.add(prefix + _EXTRA)
         for name, of_table in prefixes.items():
             key, config = of_table + "weight", tables[name]
             known.add(key)
