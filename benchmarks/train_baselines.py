@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from hotrow.torch.training.trainer import flat_rows
 
 
 def ranked_rows(tables, batches, count):
@@ -10,7 +11,7 @@ def ranked_rows(tables, batches, count):
 
     Ties are in ascending order.
     """
-    rows, lookups = np.unique(np.concatenate([tables.flat_rows(each).numpy() for each in batches]),
+    rows, lookups = np.unique(np.concatenate([flat_rows(tables, each).numpy() for each in batches]),
                               return_counts=True)
     return rows[np.argsort(-lookups, kind="stable")[:count]]
 
@@ -48,7 +49,7 @@ def count(tables, hot, batches) -> Counted:
     """Count batches, a list of Samples, against hot flat rows int64[h]."""
     hot, total = np.sort(hot), np.zeros(6, np.int64)
     for samples in batches:
-        rows = tables.flat_rows(samples).numpy()
+        rows = flat_rows(tables, samples).numpy()
         at = np.searchsorted(hot, rows)
         here = hot[np.minimum(at, len(hot) - 1)] == rows
         sample = np.repeat(np.arange(len(samples)), samples.bag_lengths.reshape(

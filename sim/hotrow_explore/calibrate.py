@@ -15,6 +15,7 @@ from hotrow.torch.memory.tables import EmbeddingTables
 from hotrow.torch.optim.rules import SGD
 from hotrow.torch.training.collection_trainer import CollectionTrainer
 from hotrow.torch.training.dlrm import BOTTOM_WIDTHS, DLRM, TOP_WIDTHS
+from hotrow.torch.training.trainer import flat_rows
 from hotrow.traces.synthetic import SyntheticTrace
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -70,7 +71,7 @@ class Run:
         self.trainer = CollectionTrainer(model, tables, SGD(0.01))
         self.samples = [trace.batch(number, size.batch) for number in range(4)]
         self.pooled = torch.rand(size.batch, size.tables, size.dim, requires_grad=True)
-        self.unique = np.mean([len(np.unique(tables.flat_rows(each).numpy()))
+        self.unique = np.mean([len(np.unique(flat_rows(tables, each).numpy()))
                                for each in self.samples])
         self.turn = 0
 

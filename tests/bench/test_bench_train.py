@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hotrow.command.cli import main
 from hotrow.torch.memory.tables import EmbeddingTables
+from hotrow.torch.training.trainer import flat_rows
 from hotrow.traces import open_trace
 
 from benchmarks.train_baselines import count, filled, ranked_rows
@@ -83,7 +84,7 @@ def test_rows_that_are_hot_beforehand():
     tables = EmbeddingTables(trace.cardinalities, DIM)
     batches = [trace.batch(number, 32) for number in range(3)]
     hot = ranked_rows(tables, batches, 50)
-    rows = np.concatenate([tables.flat_rows(each).numpy() for each in batches])
+    rows = np.concatenate([flat_rows(tables, each).numpy() for each in batches])
     lookups = {int(row): int((rows == row).sum()) for row in np.unique(rows)}
     assert len(hot) == 50 == len(set(hot.tolist()))
     assert sum(lookups[row] for row in hot.tolist()) == sum(sorted(lookups.values())[-50:])
@@ -91,7 +92,7 @@ def test_rows_that_are_hot_beforehand():
     assert more[:50].tolist() == hot.tolist() and len(set(more.tolist())) == 700
     found, wanted = count(tables, hot, batches), set(hot.tolist())
     per_sample = [[row in wanted for row in sample] for each in batches
-                  for sample in tables.flat_rows(each).numpy().reshape(len(each), -1).tolist()]
+                  for sample in flat_rows(tables, each).numpy().reshape(len(each), -1).tolist()]
     assert (found.samples, found.lookups) == (96, 288)
     assert found.hits == sum(map(sum, per_sample))
     assert found.popular == sum(map(all, per_sample))

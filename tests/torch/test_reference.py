@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from hotrow.torch.optim.rules import RowwiseAdagrad
+from hotrow.torch.training.trainer import flat_rows
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 
@@ -12,7 +13,7 @@ def gradients_of(setting, tables, model, samples):
     bag = torch.repeat_interleave(torch.arange(len(samples) * columns),
                                   torch.from_numpy(samples.bag_lengths))
     pooled = torch.zeros(len(samples) * columns, setting.dim).index_add(
-        0, bag, weights[tables.flat_rows(samples)])
+        0, bag, weights[flat_rows(tables, samples)])
     logits = model(torch.from_numpy(samples.dense), pooled.view(len(samples), columns, -1))
     loss = binary_cross_entropy_with_logits(logits, torch.from_numpy(samples.label))
     return torch.autograd.grad(loss, (weights, *model.parameters())), logits
@@ -39,7 +40,7 @@ def test_step_follows_the_gradient(setting, optimizer, jagged):
         torch.testing.assert_close(after.state, state)
         rows = rows / (state.sqrt() + here.optimizer.eps)[:, None]
     torch.testing.assert_close(after.weights, before.weights - lr * rows)
-    touched = torch.unique(trainer.tables.flat_rows(samples))
+    touched = torch.unique(flat_rows(trainer.tables, samples))
     assert not torch.equal(after.weights[touched], before.weights[touched])
 
 
@@ -53,7 +54,7 @@ def test_tables_are_trained_in_place(setting):
 def test_capture_and_load_undo_a_step(setting):
     here = setting(3, optimizer="rowwise_adagrad")
     trainer, samples = here.reference(), here.samples()
-    rows = torch.unique(trainer.tables.flat_rows(samples))
+    rows = torch.unique(flat_rows(trainer.tables, samples))
     digest, snapshot = trainer.tables.sha256(), trainer.capture(rows)
     first = trainer.step(samples).logits.copy()
     assert trainer.tables.sha256() != digest

@@ -15,6 +15,7 @@ from hotrow.torch.training.collection_trainer import CollectionTrainer
 from hotrow.torch.training.dlrm import DLRM
 from hotrow.torch.training.learning import LearningSchedule
 from hotrow.torch.training.reference import ReferenceTrainer
+from hotrow.torch.training.trainer import flat_rows
 from hotrow.traces import Samples, open_trace
 
 from tests.torch.conftest import relearn
@@ -99,7 +100,7 @@ def test_rows_that_stay_keep_their_slots(setting, device):
     slot_of = dict(zip(trainer.storage.resident.tolist(), trainer.storage.resident_slots.tolist(),
                        strict=True))
     moved = collection.statistics["rows_moved"]
-    trainer.storage.dirty[trainer.storage.find(here.tables.flat_rows(samples(3, 30)))[1]] = True
+    trainer.storage.dirty[trainer.storage.find(flat_rows(here.tables, samples(3, 30)))[1]] = True
     assert collection.learn({"table 2": [*range(20, 39), 70, 71]}) == 21
     rows = trainer.storage.resident
     assert rows.tolist() == (here.tables.first[2] + torch.tensor([*range(20, 39), 70, 71])).tolist()

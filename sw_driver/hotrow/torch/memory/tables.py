@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,9 +12,6 @@ from ...kernels.drawing import draw_rows
 from ...operands.results import RowList
 from .disk_rows import DiskRows
 from .rows import RowKind
-
-if TYPE_CHECKING:  # with the readers of click logs
-    from ...traces.trace import Samples
 
 ALIGNMENT = 16  # rows: each table, and its 4 bytes of state per row, starts on a 64-byte boundary
 _CHUNK = 1 << 16  # rows of a digest's step: copies of their parts take little memory
@@ -137,13 +133,6 @@ class EmbeddingTables:
         """Flat rows int64[n] of a RowList."""
         return torch.from_numpy(
             self.first[rows.table.astype(np.int64)] + rows.row.astype(np.int64))
-
-    def flat_rows(self, samples: "Samples") -> torch.Tensor:
-        """Flat row of each lookup of Samples, in the order of the ids: int64[n]."""
-        ids = samples.ids.astype(np.int64)
-        if samples.lengths is None:
-            return torch.from_numpy((ids + self.first).ravel())
-        return torch.from_numpy(ids + self.first[samples.lookup_columns])
 
     def _span(self, number: int) -> slice:
         return slice(self.first[number], self.first[number] + self.cardinalities[number])

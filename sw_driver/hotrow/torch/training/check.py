@@ -10,7 +10,7 @@ from torch.nn.functional import elu
 
 from ...traces.trace import Samples
 from .collection_trainer import CollectionTrainer
-from .trainer import Snapshot, StepResult, Trainer
+from .trainer import Snapshot, StepResult, Trainer, flat_rows
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-7  # a value agrees within RELATIVE * abs(reference) + ABSOLUTE
 OF_STEP = 1e-5  # and this share of the step: gradients are sums, rounded in another order
@@ -79,7 +79,7 @@ class StepCheck:
         StepResult
             The reference's.
         """
-        rows = torch.unique(self.trainer.tables.flat_rows(samples))
+        rows = torch.unique(flat_rows(self.trainer.tables, samples))
         own, start = self.trainer.capture(rows), self.reference.capture(rows)
         self.trainer.load(rows, start)
         after = []

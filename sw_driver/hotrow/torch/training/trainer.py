@@ -80,3 +80,11 @@ class Trainer(ABC):
         with torch.no_grad():
             for parameter, value in zip(self.model.parameters(), snapshot.dense, strict=True):
                 parameter.copy_(value)
+
+
+def flat_rows(tables: EmbeddingTables, samples: Samples) -> torch.Tensor:
+    """Flat row of each lookup of Samples, in the order of the ids: int64[n]."""
+    ids = samples.ids.astype(np.int64)
+    if samples.lengths is None:
+        return torch.from_numpy((ids + tables.first).ravel())
+    return torch.from_numpy(ids + tables.first[samples.lookup_columns])
