@@ -14,6 +14,7 @@ from hotrow.ids import Expiry, IdMap
 from hotrow.kernels import copying, pooling, updating
 from hotrow.kernels.grouping import Grouper
 from hotrow.kernels.library import library
+from hotrow.kernels.whole_tables import TableFeatures
 from hotrow.operands.results import RowList
 from hotrow.tables import Store, Table
 from hotrow.tables import open as open_tables
@@ -34,6 +35,10 @@ def passes():
     ids.done(ids.plan(np.arange(ROWS - 1)).number)
     layout = pooling.BagLayout(1, ROWS, DIM, mean=torch.ones(1, dtype=torch.bool))
     groups = Grouper(ROWS).group(slots)
+    zero, ids = torch.zeros(1, dtype=torch.int64), slots.view(-1, 1)
+    of = TableFeatures(source, Grouper(ROWS), zero, zero, zero + ROWS, zero, DIM,
+                       torch.ones(1, dtype=torch.bool))
+    out = torch.empty(ROWS, DIM)
     yield "copy_rows", lambda: copying.copy_rows(rows, source, slots), [rows]
     yield "update", lambda: updating.update_rows(
         rows, slots, source, RowwiseAdagrad(0.1), state), [rows, state]
@@ -41,6 +46,8 @@ def passes():
         held, dirty, slots, torch.arange(ROWS)), [held]
     yield "pool_forward", lambda: pooling.pool_bags(source, slots, layout), []
     yield "pool_backward", lambda: pooling.sum_gradients(source, groups, layout), []
+    yield "look_up", lambda: of.look_up(ids, None, None, out), []
+    yield "sum_rows", lambda: of.sum_rows(slots, None, None, source, out), []
     yield "id_map_find", lambda: ids.find(np.arange(ROWS)), []
     yield "id_map_expire", lambda: ids.plan(np.arange(ROWS, ROWS + 9)), [
         torch.from_numpy(ids._index.free)]

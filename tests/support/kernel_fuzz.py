@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from hotrow.contract.errors import Error
 from hotrow.ids.map import Expiry, IdMap, LeastCount
-from hotrow.kernels import copying, grouping, ids, listing, pooling, updating
+from hotrow.kernels import copying, grouping, ids, listing, pooling, updating, whole_tables
 from hotrow.operands.integers import numbered
 from hotrow.torch import SGD, Adagrad, RowwiseAdagrad
 
@@ -157,6 +157,39 @@ def sums(draw):
             lambda: oracles.sums(gradients, groups, layout, weights))
 
 
+def whole(draw):
+    """Ids of several tables in one array to bags, and gradients of bags to sums of its rows."""
+    dim, grid = draw.choice((1, 4, 16, 20)), draw.chance(0.5)
+    layout, lookups, weights = layout_of(draw, dim)
+    if grid:
+        layout = pooling.BagLayout(layout.features, layout.samples, dim, None, layout.mean)
+        lookups, weights = layout.features * layout.samples, None
+    draw.wrong |= layout.lengths is not None and layout.lengths.dtype != torch.int64
+    counts = 1 + np.abs(draw.values(layout.features, 0, 9)) % 9
+    rows = draw.rows(int(counts.sum()) + draw.size(4), dim, draw.choice(ROWS))
+    counts, first = torch.from_numpy(counts), torch.from_numpy(counts.cumsum() - counts)
+    given = draw.tensor(draw.values(draw.off(lookups), 0, 2))
+    if grid and len(given) == lookups:
+        given = given.reshape(layout.features, layout.samples).T if draw.chance(0.5) else (
+            given.reshape(layout.samples, layout.features))
+    gradients = draw.rows(layout.samples, layout.row_width)
+    if draw.chance(0.2):
+        gradients = gradients[:1].expand(layout.samples, -1)
+
+    def call():
+        of = whole_tables.TableFeatures(
+            rows, grouping.Grouper(len(rows)), torch.arange(layout.features), first, counts,
+            layout.first_columns, layout.row_width, layout.mean)
+        out = torch.empty(layout.samples, layout.row_width)
+        flat = of.look_up(given, layout.lengths, weights, out)
+        if flat is None:
+            raise Error("refused")
+        return [out, flat.long(), *of.sum_rows(
+            flat, layout.lengths, weights, gradients, torch.empty(len(flat), dim))]
+
+    return call, lambda: oracles.whole(rows, first, counts, given, layout, weights, gradients)
+
+
 def update(draw):
     dim = draw.choice((1, 4, 16, 20, 64))
     rows, rule = draw.rows(draw.size(), dim, draw.choice(ROWS)).clone(), draw.choice(RULES)
@@ -272,8 +305,8 @@ def map_ids(draw):
     return call, lambda: oracles.map_ids(rows, admission, expiry, batches)
 
 
-PASSES = (flatten, group, pool, sums, update, finite, copy, assign, mark, place, select, locate,
-          number, map_ids)
+PASSES = (flatten, group, pool, sums, whole, update, finite, copy, assign, mark, place, select,
+          locate, number, map_ids)
 
 
 def main():

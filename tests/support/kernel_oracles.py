@@ -6,6 +6,7 @@ arguments that are wrong by themselves: the pass must refuse these.
 
 import numpy as np
 import torch
+from hotrow.kernels.grouping import Groups
 
 from tests.support.ids_model import IdsModel
 
@@ -76,6 +77,24 @@ def sums(gradients, groups, layout, weights):
         for lookup in lookups:
             found[numbers[lookup]] += given * (1.0 if weights is None else float(weights[lookup]))
     return [found, bool(np.isfinite(found).all())]
+
+
+def whole(rows, first, counts, given, layout, weights, gradients):
+    """[pooled bags, row of each lookup, distinct rows, sums of each]"""
+    if layout.lengths is None:
+        _need(given.dim() == 2)
+        given = given.T.reshape(-1)
+    _need(len(layout.bag_lengths) == layout.features * layout.samples)
+    sizes = layout.bag_lengths.view(layout.features, layout.samples).sum(1)
+    _need(given.dim() == 1 and bool((layout.bag_lengths >= 0).all())
+          and int(sizes.sum()) == len(given))
+    wrong, *flat = flatten(given, counts, sizes, None)
+    _need(wrong < 0)
+    flat = torch.tensor(flat[0], dtype=torch.int64) + first.repeat_interleave(sizes)
+    numbers, distinct, seen = group(flat, len(rows))
+    groups = Groups(*map(torch.tensor, (numbers, distinct, seen)))
+    return [*pool(rows, flat, layout, weights), flat, distinct,
+            sums(gradients, groups, layout, weights)[0]]
 
 
 def update(rows, slots, gradients, rule, state):

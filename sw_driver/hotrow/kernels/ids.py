@@ -61,7 +61,7 @@ def flatten_ids(ids: Tensor, rows: Tensor, counts: Tensor | None = None,
     wrong = native.flatten_ids(
         Integers.of(ids), size, features, pointer(begin, torch.int64),
         pointer(counts, torch.int64), stride, pointer(rows, torch.int64),
-        pointer(flat, dtype), ids.numel(), dtype == torch.int64)
+        None, pointer(flat, dtype), ids.numel(), dtype == torch.int64)
     if wrong < -1:
         raise _malformed(counts, rows)
     return flat, wrong

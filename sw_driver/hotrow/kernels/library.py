@@ -69,11 +69,15 @@ ARGUMENTS = {
     "pool_forward": [POINTER(Table), POINTER(Bags), Integers, c_int64, c_int64, c_void_p, c_int],
     "pool_backward": [c_void_p, POINTER(Bags), c_void_p, c_void_p, c_int64, c_int64, c_void_p,
                       c_int],
-    "update": [POINTER(Table), c_void_p, c_int64, Integers, c_int64, c_void_p, c_int32, c_float,
-               c_float, c_int],
+    "update": [POINTER(Table), c_void_p, c_int64, Integers, c_int64, c_int32, c_void_p, c_int32,
+               c_float, c_float, c_int],
     "first_not_finite": [c_void_p, c_int64, c_int64],
-    "flatten_ids": [Integers, c_int64, c_int64, c_void_p, c_void_p, c_int64, *[c_void_p] * 2,
+    "flatten_ids": [Integers, c_int64, c_int64, c_void_p, c_void_p, c_int64, *[c_void_p] * 3,
                     c_int64, c_int32],
+    "look_up": [c_void_p, c_void_p, c_int32, *[c_int64] * 4, *[c_void_p] * 3, c_int32, c_int64,
+                c_void_p, c_int64, c_int],
+    "sum_rows": [c_void_p, c_void_p, c_int32, c_int64, c_int64, *[c_void_p] * 3, c_int64,
+                 *[c_void_p] * 2, c_int],
     "copy_rows": [*[c_void_p, c_int64, c_int64, Integers] * 2, c_int64, c_int64, c_int],
     "place_slots": [c_void_p, c_int64, c_int64, c_uint32, c_int32, c_int64, c_int64, c_void_p,
                     c_int64, c_void_p],
@@ -121,16 +125,22 @@ def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether rows of two arrays [R, D] or [R] share a byte; columns of one array share none."""
     if not one.numel() or not other.numel():
         return False
-    (size, stride), (other_size, other_stride) = (
-        (each.element_size() * (each.shape[1] if each.dim() == 2 else 1),
-         each.element_size() * each.stride(0) if len(each) > 1 else 0) for each in (one, other))
+    size, stride, end = _extent(one)
+    other_size, other_stride, other_end = _extent(other)
     ahead = other.data_ptr() - one.data_ptr()
-    if (ahead >= (len(one) - 1) * stride + size
-            or -ahead >= (len(other) - 1) * other_stride + other_size):
+    if ahead >= end or -ahead >= other_end:
         return False
     if stride != other_stride or not stride:
         return True
     return ahead % stride < size or ahead % stride + other_size > stride
+
+
+def _extent(rows: torch.Tensor) -> tuple[int, int, int]:
+    """Bytes of a row of an array [R, D] or [R], from row to row, and from first to last."""
+    count, *columns = rows.shape
+    size = rows.element_size() * (columns[0] if columns else 1)
+    stride = rows.element_size() * rows.stride(0) if count > 1 else 0
+    return size, stride, (count - 1) * stride + size
 
 
 def address(array: NDArray[Any]) -> int | None:

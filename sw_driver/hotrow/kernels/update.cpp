@@ -53,15 +53,16 @@ void step(Rule rule, typename Element::Stored *row, float *state, const float *g
 
 // One step on distinct rows: row slots[i] by gradient i.
 //
-// `state` has a number per row or, for ADAGRAD, per element. Returns 0, 1 + i where slots[i] is no
+// `state` has a number per row or, for ADAGRAD, per element. `distinct` says that no row occurs
+// twice. Returns 0, 1 + i where slots[i] is no
 // row, or -1 - i where it occurs before; then no row has changed.
 extern "C" int64_t update(const Table *table, float *state, int64_t state_stride, Integers slots,
-                          int64_t count, const float *gradients, int32_t rule, float lr, float eps,
-                          int threads) try {
+                          int64_t count, int32_t distinct, const float *gradients, int32_t rule,
+                          float lr, float eps, int threads) try {
     if (rule == SGD) state = nullptr;
     for (int64_t i = 0; i < count; ++i)
         if (static_cast<uint64_t>(slots[i]) >= static_cast<uint64_t>(table->rows)) return 1 + i;
-    const int64_t repeated = first_repeated(slots, count);
+    const int64_t repeated = distinct ? -1 : first_repeated(slots, count);
     if (repeated >= 0) return -1 - repeated;
     PerThread squares(threads, rule == ROWWISE_ADAGRAD ? table->dim : 0);
     with_element(table->type, [&](auto element) {
@@ -90,14 +91,17 @@ extern "C" int64_t update(const Table *table, float *state, int64_t state_stride
 
 // Number of the first row of float32[count, dim] with an element that is not finite, or -1.
 extern "C" int64_t first_not_finite(const float *rows, int64_t count, int64_t dim) {
-    for (int64_t i = 0; i < count; ++i) {
-        uint32_t large = 0;
-        for (int64_t d = 0; d < dim; ++d) {
+    const auto finite = [&](int64_t first, int64_t last) {
+        uint32_t large = 0;  // bit 31 where an exponent was all ones
+        for (int64_t i = first * dim; i < last * dim; ++i) {
             uint32_t bits;
-            std::memcpy(&bits, rows + i * dim + d, sizeof bits);
+            std::memcpy(&bits, rows + i, sizeof bits);
             large |= (bits & 0x7fffffff) + 0x00800000;
         }
-        if (large >> 31) return i;
-    }
-    return -1;
+        return !(large >> 31);
+    };
+    if (finite(0, count)) return -1;
+    int64_t i = 0;
+    while (finite(i, i + 1)) ++i;
+    return i;
 }

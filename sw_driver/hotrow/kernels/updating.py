@@ -32,7 +32,8 @@ class Rule(Protocol):
 
 
 def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
-                state: Tensor | None = None, keys: Tensor | None = None) -> None:
+                state: Tensor | None = None, keys: Tensor | None = None,
+                distinct: bool = False) -> None:
     """One step on distinct rows, in place; fp32 whatever the rows are, then rounded.
 
     Parameters
@@ -47,6 +48,8 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
     state : float32[R] or float32[R, columns], optional
     keys : int64[u], optional
         Key of each row, for stochastic rounding.
+    distinct : bool
+        Whether the slots are those of a `Grouper`, and so each there once, which nobody checks.
 
     Raises
     ------
@@ -55,18 +58,18 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
     """
     Integers.of(slots)
     code, dimensions = _RULES.get(rule.name, (None, 0))
-    count = slots.shape[0]
+    count, held = slots.shape[0], rows.shape[0]
     if slots.dim() != 1 or not rows.shape[1] or (
-            len(rows) > 1 and rows.stride(0) < rows.shape[1]):
+            held > 1 and rows.stride(0) < rows.shape[1]):
         raise Error(f"expected slots [u] and rows that share no memory, got {list(slots.shape)} "
                     f"and rows {list(rows.shape)} with strides {list(rows.stride())}")
     if gradients.shape != (count, rows.shape[1]) or gradients.dtype != torch.float32:
         raise Error(f"expected gradients float32[{len(slots)}, {rows.shape[1]}], got "
                     f"{gradients.dtype} {list(gradients.shape)}")
-    if dimensions and (state is None or state.dim() != dimensions or len(state) != len(rows)
+    if dimensions and (state is None or state.dim() != dimensions or state.shape[0] != held
                        or state.dtype != torch.float32 or (dimensions == 2 and (
                            state.shape != rows.shape or state.stride(1) != 1))
-                       or (len(rows) > 1 and state.stride(0) < state[0].numel())
+                       or (held > 1 and state.stride(0) < state[0].numel())
                        or state.device.type != "cpu"):
         raise Error(f"{rule.name} needs state float32{list(rows.shape[:dimensions])}")
     if code is None or not rule.plain:
@@ -79,7 +82,7 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
         raise Error("expected rows, state and gradients that share no memory")
     wrong = library().update(
         ctypes.byref(Table.of(rows)), None if kept is None else kept.data_ptr(),
-        0 if kept is None else kept.stride(0), Integers.of(slots), count,
+        0 if kept is None else kept.stride(0), Integers.of(slots), count, distinct,
         pointer(gradients, torch.float32), code, rule.lr, getattr(rule, "eps", 0.0),
         threads_for(gradients.numel()))
     if wrong > 0:

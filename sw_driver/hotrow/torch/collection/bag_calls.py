@@ -237,7 +237,7 @@ class _Blocks:
         part = self._part
         groups = part.grouper.group(part.located.at)
         sums = sum_blocks([gradients[column] for column in self._columns], groups, part.layout)
-        part.staged.add_groups(part.located, part.segment, groups, sums)
+        part.staged.add_groups(part.located, part.flat, groups.distinct, sums)
 
     def _rows(self, memory: torch.Tensor) -> torch.Tensor:
         layout = self._layout

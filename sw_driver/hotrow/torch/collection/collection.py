@@ -186,7 +186,7 @@ class HotEmbeddingBagCollection(nn.Module):
         inputs = features if inputs is None else inputs
         bags = self.batches.bags(inputs, offsets, per_sample_weights)
         request, results = self.lookups.results(bags, self.training, self.train_rows)
-        found = results if self.layout.pooled else self.layout.split(request, results)
+        found = results if self.layout.pooled else self.layout.split(bags, request, results)
         return joined(self.tables, self.layout.features, bags, found, inputs)
 
     @property

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import nn
@@ -48,7 +48,7 @@ class Table(_Unsaved):
         Error
             Another parameter, or other memory, is in its place.
         """
-        if shown is not self.parameter or (
+        if shown is not self._shown[0] or (
                 shown is not None and shown.data_ptr() != self._address):
             raise Error(f"the weight of table {self._name!r} was replaced or moved: lookups read "
                         f"the table, whatever module has another parameter in its place. Write "
@@ -103,8 +103,14 @@ class NamedTables(_Unsaved, nn.ModuleDict):
         Error
             In some they do and in others not; or as `Table.trains`.
         """
-        tables = [self[name] for name in self]
-        found = {table.trains(table._parameters["weight"]) for table in tables}
+        found, tables = set(), cast(Iterable[Table], self._modules.values())
+        for table in tables:  # of each step: without a call for each
+            shown = table._parameters["weight"]
+            if shown is None or shown is not table._shown[0] or (
+                    shown.data_ptr() != table._address):
+                found.add(table.trains(shown))
+            else:
+                found.add(shown.requires_grad)
         if len(found) > 1:
             raise Error("some tables of a collection are frozen and others are not: freeze all of "
                         "them, by eval() where one has no parameter, or give each a collection")

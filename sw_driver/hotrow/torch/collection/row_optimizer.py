@@ -116,11 +116,11 @@ class RowOptimizer(torch.optim.Optimizer):
                         "torch.distributed.checkpoint does: give it the model and the other "
                         "optimizers, and save state_dict() of collection.optimizer beside what it "
                         "returns. It leaves lr of the parameter group at 0: set lr again to train")
-        card = self._store.card
-        if card is not None and card.pools_cold_rows and not self.tuned_rule().plain:
+        rule, card = self.tuned_rule(), self._store.card
+        if card is not None and card.pools_cold_rows and not rule.plain:
             raise Error("a card updates cold rows without weight decay: gather them "
                         "(cold='gathered')")
-        self.tuned_rule().steps += 1
+        rule.steps += 1
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the staged gradients."""

@@ -130,13 +130,15 @@ class FeatureLayout:
             first = last
         return layouts
 
-    def split(self, request: Request, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Results of the lookups by the caller's features: list of Tensor."""
-        if len(request.order) == 1:
+    def split(self, bags: Bags, request: Request | None,
+              results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Results of the lookups of Bags by feature; without pooling, of a Request: list of Tensor.
+        """
+        if bags.features == 1:
             return list(results)  # no view, so that it may be changed in place
         if self.pooled:
-            return list(results[0].split([self._dims[table] for table in request.source.tables],
-                                         dim=1))
+            return list(results[0].split([self._dims[table] for table in bags.tables], dim=1))
+        assert request is not None
         counts = request.bags.counts
         by_feature, first = [results[0]] * len(request.order), 0
         for segment, result in zip(request.segments, results, strict=True):

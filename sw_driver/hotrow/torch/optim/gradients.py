@@ -1,19 +1,23 @@
 """Gradients of embedding rows, from backward to the optimizer's step."""
 
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from ...kernels.grouping import Grouper, Groups, group_sorted
+from ...kernels.grouping import Grouper, group_sorted
 from ...kernels.pooling import BagLayout, merge_sums, sum_gradients
 from ...kernels.updating import first_not_finite
-from ..features.grouping import Segment
 from ..memory.rows import Rows
 from ..memory.slot_memory import to_device
 from .arithmetic import sum_duplicates
+
+# Place of each lookup of a backward, and its flat row, int64[n], when it is called.
+Places: TypeAlias = tuple[Tensor, Callable[[], Tensor]]
+_NO_ROWS = torch.empty(0, dtype=torch.int64, device="cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +47,7 @@ class Staged:
 
     def __init__(self, dim: int, device: str | torch.device = "cpu") -> None:
         self.tensor = torch.zeros(0, dim, dtype=torch.float32, requires_grad=True, device=device)
+        self._zero = torch.zeros(1, 1, dtype=torch.float32, device=device)
 
     @property
     def values(self) -> torch.Tensor | None:
@@ -60,7 +65,7 @@ class Staged:
         """Make a gradient of any number of rows the tensor's `grad`."""
         self.tensor.grad = None
         # PyTorch wants both to have one shape; an expanded scalar takes no memory.
-        self.tensor.data = gradient.new_zeros(1, 1).expand(gradient.shape)
+        self.tensor.data = self._zero.expand(gradient.shape)
         self.tensor.grad = gradient
 
 
@@ -81,7 +86,7 @@ class StagedGradients(Staged):
     places: torch.Tensor | None
     batches: list[object]
     _rows: torch.Tensor | None
-    _lookups: list[tuple[Segment, Tensor]]
+    _lookups: list[Places]
     _grouper: Grouper | None
     _bypassed: bool
 
@@ -96,10 +101,7 @@ class StagedGradients(Staged):
         if self._rows is None:
             assert self.places is not None and self._grouper is not None, (
                 "rows are unknown only while their places are known")
-            row_at = torch.empty(self._grouper.slots, dtype=torch.int64)
-            for segment, at in self._lookups:
-                row_at[at.long()] = segment.flat
-            self._rows = row_at[self.places.long()]
+            self._rows = _rows_at(self.places, self._lookups, self._grouper.slots)
         return self._rows
 
     @property
@@ -122,41 +124,43 @@ class StagedGradients(Staged):
             rows, sums = union, total
         self._set_rows(rows, sums)
 
-    def add_groups(self, located: LocatedRows, segment: Segment, groups: Groups,
+    def add_groups(self, located: LocatedRows, flat: Callable[[], Tensor], distinct: Tensor,
                    sums: Tensor) -> None:
         """Stage the gradients of one backward.
 
         Parameters
         ----------
         located : LocatedRows
-        segment : Segment
-            The lookups.
-        groups : Groups
-            Of the lookups, by their index in the located rows.
+        flat : callable
+            Returns the flat row int64[n] of each lookup.
+        distinct : int32[u] or int64[u]
+            Indices in the located rows, each once.
         sums : float32[u, D]
-            Gradient of each distinct row.
+            Gradient of each.
         """
-        if not segment.count:
+        if not distinct.shape[0]:
             return
+        lookups = located.at, flat
         if self.values is None:
             self.clear()
             if located.grouper is None:
-                self._set_rows(_rows_of(groups, segment.flat), sums)
+                self._set_rows(_rows_at(distinct, [lookups], len(located.rows)), sums)
                 return
             self.places, self._grouper, self._bypassed = (
-                groups.distinct, located.grouper, located.bypassed)
+                distinct, located.grouper, located.bypassed)
         elif self._one_place(located):
             assert self.places is not None and self._grouper and located.grouper  # both have places
             self._grouper = max(self._grouper, located.grouper, key=lambda each: each.slots)
             self.places, sums, _ = merge_sums(
-                self._grouper, self.places, self.values, groups.distinct, sums)
+                self._grouper, self.places, self.values, distinct, sums)
         else:
-            merged = group_sorted(torch.cat((self.rows, _rows_of(groups, segment.flat))))
+            more = _rows_at(distinct, [lookups], len(located.rows))
+            merged = group_sorted(torch.cat((self.rows, more)))
             layout = BagLayout(1, len(merged.numbers), sums.shape[1])
             sums, _ = sum_gradients(torch.cat((self.values, sums)), merged, layout)
             self._set_rows(merged.distinct, sums)
             return
-        self._lookups.append((segment, located.at))
+        self._lookups.append(lookups)
         self._rows = None
         if located.batch is not None and located.batch not in self.batches:
             self.batches.append(located.batch)
@@ -168,7 +172,7 @@ class StagedGradients(Staged):
 
     def clear(self) -> None:
         super().clear()
-        self._rows, self._lookups, self.batches = torch.empty(0, dtype=torch.int64), [], []
+        self._rows, self._lookups, self.batches = _NO_ROWS, [], []
         self.places = self._grouper = None
 
     def _one_place(self, located: LocatedRows) -> bool:
@@ -183,11 +187,12 @@ class StagedGradients(Staged):
         self._set(sums)
 
 
-def _rows_of(groups: Groups, flat: Tensor) -> Tensor:
-    """Flat row of each group: int64[u]."""
-    rows = torch.empty(len(groups.distinct), dtype=torch.int64)
-    rows[groups.numbers.long()] = flat
-    return rows
+def _rows_at(places: Tensor, lookups: Iterable[Places], count: int) -> Tensor:
+    """Flat rows of some places among `count` that lookups have: int64[u]."""
+    row_at = torch.empty(count, dtype=torch.int64)
+    for at, flat in lookups:
+        row_at[at.long()] = flat()
+    return row_at[places.long()]
 
 
 class StagedBags(Staged):

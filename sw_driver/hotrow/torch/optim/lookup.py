@@ -72,6 +72,10 @@ class LookupPart:
         """Groups lookups by their index in the rows: Grouper."""
         return self.located.grouper or Grouper(len(self.located.rows))
 
+    def flat(self) -> Tensor:
+        """Flat row of each lookup: int64[n]."""
+        return self.segment.flat
+
     @property
     def compiled(self) -> bool:
         """Whether the compiled passes pool this part: on the host, without bags of the card."""
@@ -138,16 +142,20 @@ class Lookup:
         """Stage the gradients of `pool`'s result."""
         if self.missed is not None:
             self.missed[:] = [True]
-        for part in self.parts if self.trains else ():
+        if self.trains:
+            self._stage(gradients, weights)
+        self.done = True
+
+    def _stage(self, gradients: Tensor, weights: Tensor | None) -> None:
+        for part in self.parts:
             here = _weights_of(part, weights)
             if part.compiled:
                 groups = part.grouper.group(part.located.at)
                 sums = self._memory.empty(groups.distinct.shape[0], part.layout.dim)
                 sum_gradients(gradients, groups, part.layout, here, out=sums)
-                part.staged.add_groups(part.located, part.segment, groups, sums)
+                part.staged.add_groups(part.located, part.flat, groups.distinct, sums)
             else:
                 _stage_part(part, _by_bag(gradients, part.layout), here, self.pooled)
-        self.done = True
 
     def weight_gradients(self, gradients: Tensor, rows: Sequence[Tensor]) -> Tensor:
         """The gradient of the weights: float32[n]."""

@@ -56,6 +56,8 @@ class GradientStage:
     anchor : Tensor
         Requires a gradient, which it never gets, so that backward runs to lookups.
     rows : list of StagedGradients, one per group
+    memory : RecycledMemory
+        Of results and gradients in host memory.
     finite : FiniteCheck
     lock : ForkLock
         Of forward, staging and step, for threads that share a model.
@@ -81,7 +83,7 @@ class GradientStage:
         self.groups = tuple(groups)
         self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
         self._bags = [StagedBags(group.kind.dim) for group in groups] if bags else []
-        self._memory = RecycledMemory()
+        self.memory = RecycledMemory()
         self.finite = DeferredFiniteCheck(memory) if memory.asynchronous else FiniteCheck()
 
     @property
@@ -127,8 +129,8 @@ class GradientStage:
                  for segment, rows, layout in zip(
                      request.segments, located, layouts, strict=True)]
         if pooled:
-            return [Lookup(parts, True, self._memory, self.staging)]
-        return [Lookup([part], False, self._memory, self.staging) for part in parts]
+            return [Lookup(parts, True, self.memory, self.staging)]
+        return [Lookup([part], False, self.memory, self.staging) for part in parts]
 
     @contextmanager
     def staging(self) -> Iterator[None]:

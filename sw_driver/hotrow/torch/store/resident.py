@@ -23,13 +23,18 @@ _CHUNK = 1 << 16  # rows
 
 class ResidentStore:
     """Looks rows up in the tables and updates them there; `flush` writes those on disk that have
-    changed."""
+    changed.
+
+    Attributes
+    ----------
+    groupers : list of Grouper, one per group
+    """
 
     several_ranks, card, waiting = False, None, 0
 
     def __init__(self, groups: Iterable[TableGroup]) -> None:
         self.groups, self.slot_memory = tuple(groups), SlotMemory()
-        self._groupers = [Grouper(len(group.tables.rows)) for group in self.groups]
+        self.groupers = [Grouper(len(group.tables.rows)) for group in self.groups]
         self._changed = [None if group.tables.disk is None else _Changed(group.tables)
                          for group in self.groups]
 
@@ -42,16 +47,16 @@ class ResidentStore:
 
     def look(self, request: Request) -> list[LocatedRows]:
         return [LocatedRows(self.groups[each.group].tables.rows, each.flat,
-                            grouper=self._groupers[each.group]) for each in request.segments]
+                            grouper=self.groupers[each.group]) for each in request.segments]
 
     def apply(self, group: int, flat: torch.Tensor, sums: torch.Tensor, rule: Stepping,
-              finite: torch.Tensor | None = None) -> None:
+              finite: torch.Tensor | None = None, distinct: bool = False) -> None:
         rows, changed = self.groups[group].tables.rows, self._changed[group]
         if changed is not None:
             changed.mark(flat)
         keys = None if rule.rounding_seed is None else row_keys(
             self.groups[group].kind_number, self.groups[group].whole_rows(flat))
-        update_rows(rows.weights, flat, sums, rule, rows.state, keys)
+        update_rows(rows.weights, flat, sums, rule, rows.state, keys, distinct)
 
     def step(self, staged: Sequence[StagedGradients], rule: Rule,
              finite: torch.Tensor | None = None) -> Callable[[], None]:
@@ -59,7 +64,7 @@ class ResidentStore:
             for group, each in enumerate(staged):
                 if each.values is not None:
                     flat = each.rows if each.places is None else each.places
-                    self.apply(group, flat, each.values, rule, finite)
+                    self.apply(group, flat, each.values, rule, finite, distinct=True)
         return change
 
     def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:

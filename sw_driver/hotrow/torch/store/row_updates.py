@@ -34,6 +34,7 @@ class _Update(NamedTuple):
     sums: torch.Tensor  # float32[u, D]
     keys: torch.Tensor | None = None  # for stochastic rounding
     copied: _Copied | None = None  # and rows without a place there
+    distinct: bool = False  # whether the places are those of a `Grouper`
 
 
 class RowUpdates:
@@ -80,7 +81,7 @@ class RowUpdates:
         if (staged.places is None or rule.rounding_seed is not None
                 or not self._trains_one_copy(group, staged.batches)):
             return self._placed(group, staged.rows, staged.values, rule)
-        return _Update(group, staged.places, staged.values)
+        return _Update(group, staged.places, staged.values, distinct=True)
 
     def _placed(self, group: int, flat: torch.Tensor, sums: torch.Tensor,
                 rule: Stepping) -> _Update:
@@ -131,14 +132,15 @@ class RowUpdates:
 
     def _update(self, update: _Update, rule: Stepping, finite: torch.Tensor | None) -> None:
         """Update rows, and write those without a slot back."""
-        group, places, sums, keys, copied = update
+        group, places, sums, keys, copied, distinct = update
         storage = self._slot_map.storages[group]
         # Before a row changes: whatever fails, `finish` and `flush` write the rows back.
         bypassed = storage.mark_trained(places)
         if len(bypassed):
             self._owed.append((group, bypassed))
         if finite is None and not self._memory.asynchronous:
-            update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys)
+            update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys,
+                        distinct)
         else:
             at = self._memory.indices(places.long())
             weights, state = storage.rows.read(at)

@@ -1,0 +1,150 @@
+"""Batches in tables that lie whole in memory: one call from ids to bags, one from gradients to
+sums of rows."""
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from ..contract.errors import Error
+from .grouping import Grouper
+from .library import Table, library, pointer, threads_for
+
+
+class _Features(ctypes.Structure):
+    _fields_ = [("table", Table), *((name, ctypes.c_void_p) for name in (
+        "places", "first", "rows", "columns", "mean")), ("count", ctypes.c_int64),
+        ("seen", ctypes.c_void_p)]
+
+
+class TableFeatures:
+    """Features whose tables share one array of rows: what batches of any size have in common.
+
+    Parameters
+    ----------
+    rows : float32, float16 or bfloat16 [R, D]
+    grouper : Grouper
+        Of `rows`. One thread at a time may call `sum_rows`.
+    places : int64[features]
+        Place of each feature among those of a batch.
+    first, counts : int64[features]
+        Row 0 of the table of each feature in `rows`, and the table's rows.
+    columns : int64[features]
+        Column of the results where the sums of each feature begin.
+    width : int
+        Columns of the results, those of other features included.
+    mean : bool[features], optional
+        Features whose sums are divided by the length of the bag.
+
+    Raises
+    ------
+    Error
+        The parts do not fit each other.
+    """
+
+    def __init__(self, rows: Tensor, grouper: Grouper, places: Tensor, first: Tensor,
+                 counts: Tensor, columns: Tensor, width: int, mean: Tensor | None = None) -> None:
+        self.dim, self.width, self.count = rows.shape[1], width, len(places)
+        parts = places, first, counts, columns
+        if (any(each.shape != (self.count,) for each in (*parts, *([] if mean is None else [mean])))
+                or grouper.slots != len(rows) or bool((
+                    (places < 0) | (first < 0) | (counts < 0) | (first + counts > len(rows))
+                    | (columns < 0) | (columns + self.dim > width)).any())):
+            raise Error(f"expected features of tables within {len(rows)} rows, with {self.dim} of "
+                        f"{width} columns each, got places {places.tolist()[:8]}, first rows "
+                        f"{first.tolist()[:8]}, rows {counts.tolist()[:8]} and columns "
+                        f"{columns.tolist()[:8]}")
+        self.rows, self.grouper, self._kept = rows, grouper, (*parts, mean)
+        self.dtype = torch.int32 if len(rows) <= 1 << 31 else torch.int64
+        self._native = _Features(
+            Table.of(rows), *(pointer(each, torch.int64) for each in parts),
+            pointer(mean, torch.bool), self.count, grouper._table.data_ptr())
+        self._address = ctypes.addressof(self._native)
+
+    def look_up(self, ids: Tensor, lengths: Tensor | None, weights: Tensor | None,
+                out: Tensor) -> Tensor | None:
+        """Check the ids of a batch, and sum the rows of each bag in lookup order.
+
+        Parameters
+        ----------
+        ids : int32 or int64 [samples, places], or [n] with lengths, with any strides
+        lengths : int64[features * samples], optional
+            Ids of each bag; only these features are in the batch, feature after feature.
+        weights : float32[n], optional
+            Of each lookup, feature after feature; products and sums are fused.
+        out : float32[samples, width]
+
+        Returns
+        -------
+        int32[n] or int64[n], or None
+            Row of each lookup in `rows`, feature after feature. None refuses the batch: an id is no
+            row of its table, or the parts do not fit each other; then `out` is undefined.
+        """
+        samples, wide = out.shape[0], ids.dtype == torch.int64
+        if lengths is None:
+            if ids.dim() != 2 or ids.shape[0] != samples:
+                return None
+            lookups, (stride, between) = samples * self.count, ids.stride()
+            size = ids.numel() and 1 + (samples - 1) * stride + (ids.shape[1] - 1) * between
+        else:
+            if ids.dim() != 1 or lengths.shape != (self.count * samples,):
+                return None
+            lookups, (stride,), between = ids.shape[0], ids.stride(), 0
+            size = lookups and 1 + (lookups - 1) * stride
+        if (not (wide or ids.dtype == torch.int32) or ids.device.type != "cpu"
+                or out.dtype != torch.float32 or out.shape != (samples, self.width)
+                or not out.is_contiguous()
+                or (weights is not None and weights.shape != (lookups,))):
+            return None
+        flat = torch.empty(lookups, dtype=self.dtype)
+        refused = library().look_up(
+            self._address, ids.data_ptr(), wide, size, between, stride, samples,
+            pointer(lengths, torch.int64), pointer(weights, torch.float32), flat.data_ptr(),
+            self.dtype == torch.int64, lookups, out.data_ptr(), self.width,
+            threads_for(lookups * self.dim))
+        return None if refused else flat
+
+    def sum_rows(self, flat: Tensor, lengths: Tensor | None, weights: Tensor | None,
+                 gradients: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum the gradients of each row in lookup order, from those of the bags.
+
+        Parameters
+        ----------
+        flat : int32[n] or int64[n]
+            As `look_up` returned it.
+        lengths, weights
+            As for `look_up`.
+        gradients : float32[samples, width]
+            Of the loss with respect to `look_up`'s `out`; contiguous rows.
+        sums : float32[m, D], m >= n
+            Memory for the sums.
+
+        Returns
+        -------
+        distinct : int32[u] or int64[u]
+            Rows, in order of first appearance.
+        sums : float32[u, D]
+
+        Raises
+        ------
+        Error
+        """
+        lookups, samples = flat.shape[0], gradients.shape[0]
+        if (gradients.dtype != torch.float32 or gradients.shape != (samples, self.width)
+                or (gradients.numel() and gradients.stride(1) != 1 and self.width > 1)
+                or gradients.device.type != "cpu"
+                or sums.shape[0] < lookups or sums.shape[1] != self.dim
+                or (lengths is not None and lengths.shape != (self.count * samples,))
+                or (weights is not None and weights.shape != (lookups,))):
+            raise Error(f"expected gradients float32[samples, {self.width}] of {lookups} lookups, "
+                        f"got {gradients.dtype} {list(gradients.shape)}")
+        distinct = torch.empty_like(flat)
+        found = library().sum_rows(
+            self._address, pointer(flat, self.dtype), self.dtype == torch.int64, lookups, samples,
+            pointer(lengths, torch.int64), pointer(weights, torch.float32), gradients.data_ptr(),
+            gradients.stride(0), distinct.data_ptr(), pointer(sums, torch.float32),
+            threads_for(lookups * self.dim))
+        if found < 0:
+            raise Error(f"expected the {lookups} lookups of {samples} samples that look_up "
+                        f"returned, with its lengths")
+        return distinct[:found], sums[:found]

@@ -1,0 +1,121 @@
+"""Lookups in tables that lie whole in this process's memory: one call for ids to bags, one for
+gradients to sums, with what batches have in common made once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...kernels.whole_tables import TableFeatures
+from ..features.bags import Bags, GridBags
+from ..features.configs import TableConfig
+from ..optim.gradients import LocatedRows, StagedGradients
+from ..optim.lookup import Lookup
+from ..optim.staging import GradientStage
+from .resident import ResidentStore
+
+
+class _Group(NamedTuple):
+    """The features of one group of tables."""
+
+    group: int
+    features: TableFeatures
+    staged: StagedGradients
+
+
+class WholeTables:
+    """Looks up batches in the tables of a store.
+
+    Parameters
+    ----------
+    store : ResidentStore
+    configs : sequence of TableConfig
+        Of all tables, pooled.
+    staging : GradientStage
+        Gets the gradients of the lookups, and has the lock of each call.
+    """
+
+    def __init__(self, store: ResidentStore, configs: Sequence[TableConfig],
+                 staging: GradientStage) -> None:
+        self._store, self._configs, self._staging = store, configs, staging
+        self._groups: dict[tuple[int, ...], list[_Group]] = {}  # by tables of the features
+
+    def look_up(self, bags: Bags) -> WholeLookup | None:
+        """The lookup of a batch, which does not check `bags.weights` against the pooling; None if
+        the batch needs the other path: an id is no row of its table, weights have a gradient, or
+        bags of several lengths look up in several groups."""
+        groups = self._groups.get(bags.tables)
+        if groups is None:
+            groups = self._groups[bags.tables] = self._make_groups(bags.tables)
+        weights, lengths = bags.weights, None
+        if isinstance(bags, GridBags):
+            ids = bags.grid
+        else:
+            ids, lengths = bags.ids, bags.lengths
+            if not lengths.is_contiguous():
+                return None
+        if weights is not None and (weights.requires_grad or not weights.is_contiguous()):
+            return None
+        if len(groups) > 1 and not (lengths is None and weights is None):
+            return None
+        out = self._staging.memory.empty(bags.samples, groups[0].features.width)
+        found = []
+        for each in groups:
+            flat = each.features.look_up(ids, lengths, weights, out)
+            if flat is None:
+                return None
+            found.append((each, flat))
+        return WholeLookup(self._store, found, lengths, out, self._staging)
+
+    def _make_groups(self, tables: tuple[int, ...]) -> list[_Group]:
+        ends = torch.tensor([self._configs[table].embedding_dim for table in tables]).cumsum(0)
+        groups = []
+        for number, group in enumerate(self._store.groups):
+            chosen = [place for place, table in enumerate(tables) if table in group.numbers]
+            if not chosen:
+                continue
+            places = torch.tensor(chosen)
+            local = [group.numbers.index(tables[place]) for place in chosen]
+            mean = torch.tensor([group.configs[each].pooling == "mean" for each in local])
+            features = TableFeatures(
+                group.tables.rows.weights, self._store.groupers[number], places,
+                torch.from_numpy(group.tables.first[local]),
+                torch.tensor([group.tables.cardinalities[each] for each in local]),
+                ends[places] - group.kind.dim, int(ends[-1]),
+                mean if bool(mean.any()) else None)
+            groups.append(_Group(number, features, self._staging.rows[number]))
+        return groups
+
+
+class WholeLookup(Lookup):
+    """A batch that was looked up.
+
+    Parameters
+    ----------
+    store : ResidentStore
+    found : list of (_Group, Tensor)
+        Each group, and the flat row of each of its lookups.
+    lengths : int64[bags], optional
+    pooled : float32[samples, width]
+    staging : GradientStage
+    """
+
+    def __init__(self, store: ResidentStore, found: list[tuple[_Group, Tensor]],
+                 lengths: Tensor | None, pooled: Tensor, staging: GradientStage) -> None:
+        super().__init__([], True, staging.memory, staging.staging)
+        self._store, self._found, self._lengths = store, found, lengths
+        self._pooled = [pooled]
+
+    def pool(self, weights: Tensor | None) -> tuple[Tensor, list[Tensor] | None]:
+        return self._pooled.pop(), None  # which shall not live as long as the lookup
+
+    def _stage(self, gradients: Tensor, weights: Tensor | None) -> None:
+        for (group, features, staged), flat in self._found:
+            sums = self._memory.empty(len(flat), features.dim)
+            distinct, sums = features.sum_rows(flat, self._lengths, weights, gradients, sums)
+            rows = self._store.groups[group].tables.rows
+            staged.add_groups(LocatedRows(rows, flat, grouper=features.grouper), flat.long,
+                              distinct, sums)
