@@ -35,7 +35,7 @@ def passes():
     ids.done(ids.plan(np.arange(ROWS - 1)).number)
     layout = pooling.BagLayout(1, ROWS, DIM, mean=torch.ones(1, dtype=torch.bool))
     groups = Grouper(ROWS).group(slots)
-    zero, ids = torch.zeros(1, dtype=torch.int64), slots.view(-1, 1)
+    zero, grid = torch.zeros(1, dtype=torch.int64), slots.view(-1, 1)
     of = TableFeatures(source, Grouper(ROWS), zero, zero, zero + ROWS, zero, DIM,
                        torch.ones(1, dtype=torch.bool))
     out = torch.empty(ROWS, DIM)
@@ -46,7 +46,7 @@ def passes():
         held, dirty, slots, torch.arange(ROWS)), [held]
     yield "pool_forward", lambda: pooling.pool_bags(source, slots, layout), []
     yield "pool_backward", lambda: pooling.sum_gradients(source, groups, layout), []
-    yield "look_up", lambda: of.look_up(ids, None, None, out), []
+    yield "look_up", lambda: of.look_up(grid, None, None, out), []
     yield "sum_rows", lambda: of.sum_rows(slots, None, None, source, out), []
     yield "id_map_find", lambda: ids.find(np.arange(ROWS)), []
     yield "id_map_expire", lambda: ids.plan(np.arange(ROWS, ROWS + 9)), [

@@ -38,12 +38,18 @@ int64_t pool(const Table &table, const Bags &bags, Integers slots, int64_t featu
     for (int64_t each = first; each < last; ++each, at.advance()) {
         float *sum = pooled + at.sample * bags.row_stride + bags.columns[at.feature];
         const int64_t length = jagged ? bags.lengths[each] : 1;
-        if (!jagged) {
+        if (jagged) {
+            prefetch<1>(sum, PREFETCH, bags.row_stride, dim);
+        } else {
             prefetch<0>(rows, slots[ahead.feature * feature_stride +
                                     ahead.sample * sample_stride], table.stride, dim);
             if (each + PREFETCH < last - 1) ahead.advance();
         }
-        if (!length) std::fill(sum, sum + dim, 0.f);
+        const int64_t divisor = bags.divisor(at.feature, length);
+        const Floats by = all(static_cast<float>(divisor));
+        // Sums start at +0, so that a row of -0 gives +0. Those of a known width stay in registers.
+        Floats totals[std::max(1, WIDTH / LANES)]{};
+        if (!WIDTH) std::fill(sum, sum + dim, 0.f);
         for (int64_t k = 0; k < length; ++k) {
             if (jagged) {
                 const int64_t coming = std::min(next + PREFETCH, bags.lookups - 1);
@@ -56,15 +62,17 @@ int64_t pool(const Table &table, const Bags &bags, Integers slots, int64_t featu
             const auto *row = rows + slot * table.stride;
             const float *weight = bags.weights ? bags.weights + lookup : nullptr;
             vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
-                // A sum starts at +0, so that a row of -0 gives +0.
-                const Floats sofar = k ? load(sum + d, n) : Floats{};
+                const Floats sofar = WIDTH ? totals[d / LANES] : load(sum + d, n);
                 const Floats values = load<Element>(row + d, n);
-                store(sum + d, weight ? fma(all(*weight), values, sofar) : sofar + values, n);
+                const Floats total = weight ? fma(all(*weight), values, sofar) : sofar + values;
+                if (WIDTH) totals[d / LANES] = total;
+                else store(sum + d, total, n);
             });
         }
-        const int64_t divisor = bags.divisor(at.feature, length);
-        if (divisor > 1)
-            for (int64_t d = 0; d < dim; ++d) sum[d] /= static_cast<float>(divisor);
+        vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
+            const Floats total = WIDTH ? totals[d / LANES] : load(sum + d, n);
+            if (WIDTH || divisor > 1) store(sum + d, divisor > 1 ? total / by : total, n);
+        });
     }
     return -1;
 }

@@ -1,5 +1,6 @@
 """Calls that `torch.compile` leaves to Python, and that tracing and transforms cannot have."""
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -28,7 +29,7 @@ def outside_compile(method: Callable[P, R]) -> Callable[P, R]:
     Where no value of a tensor is known, or a call is recorded to be repeated, it is refused.
 
     `torch.compiler.disable` would load `torch._dynamo`, which takes seconds; this waits until
-    somebody compiles.
+    somebody else has.
     """
     disabled: Callable[P, R] | None = None
 
@@ -42,11 +43,9 @@ def outside_compile(method: Callable[P, R]) -> Callable[P, R]:
                 raise Error(_REFUSED)
             with _disable_current_modes():  # a lookup repeated by checkpointing has other operators
                 return call(*arguments, **named)
-        if torch._C._dynamo.eval_frame.get_eval_frame_callback() is None:  # nobody compiles
-            return method(*arguments, **named)
-        if disabled is None:
+        if "torch._dynamo" in sys.modules and disabled is None:
             disabled = torch.compiler.disable(method)
-        return disabled(*arguments, **named)
+        return (disabled or method)(*arguments, **named)
 
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     return call
