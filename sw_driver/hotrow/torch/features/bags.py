@@ -77,9 +77,11 @@ class Bags:
                              "it, and is_weighted=True")
         if is_keyed(inputs):
             keys, ids, lengths, given = keyed_parts(inputs, names, is_weighted)
-            places = {name: place for place, name in enumerate(keys)}  # the last of a repeated key
-            bags = replace(cls(tuple(range(len(keys))), ids, lengths, given).columns(
-                [places[name] for name in names]), tables=tables)
+            bags = cls(tables, ids, lengths, given)
+            if keys != [*names] or len({*keys}) < len(keys):
+                places = {name: place for place, name in enumerate(keys)}  # the last of equal keys
+                bags = replace(replace(bags, tables=tuple(range(len(keys)))).columns(
+                    [places[name] for name in names]), tables=tables)
         elif isinstance(inputs, (list, tuple)):
             bags = cls(tables, *paired_parts(len(tables), inputs))
         elif offsets is not None:

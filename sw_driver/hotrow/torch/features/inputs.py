@@ -32,7 +32,7 @@ def keyed_parts(keyed: Keyed, names: Sequence[str], is_weighted: bool) -> tuple[
         list[str], torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Keys, ids, lengths and weights of a KeyedJaggedTensor that has these names."""
     keys = list(keyed.keys())
-    if set(names) - set(keys):
+    if keys != [*names] and set(names) - set(keys):
         raise BatchError(f"the KeyedJaggedTensor has keys {keys}, and no {set(names) - set(keys)}")
     stride_per_key = getattr(keyed, "stride_per_key", None)
     strides = list(stride_per_key()) if callable(stride_per_key) else []
@@ -54,9 +54,9 @@ def keyed_parts(keyed: Keyed, names: Sequence[str], is_weighted: bool) -> tuple[
 def _check_lengths(keys: Sequence[str], lengths: torch.Tensor, values: int) -> None:
     """Raise BatchError if lengths int64[keys * samples] do not divide that many values."""
     samples = len(lengths) // max(1, len(keys))
-    wrong = (lengths < 0) | (lengths > values)  # each, so that their sum cannot overflow
-    if bool(wrong.any()):
-        first = int(wrong.nonzero()[0])
+    least, most = torch.aminmax(lengths) if len(lengths) else (0, 0)
+    if least < 0 or most > values:  # each, so that their sum cannot overflow
+        first = int(((lengths < 0) | (lengths > values)).nonzero()[0])
         key = repr(keys[first // samples]) if samples else "no key"
         raise BatchError(f"length {int(lengths[first])} of sample {first % max(1, samples)} of key "
                          f"{key} is not one of 0 to {values}, the number of values")

@@ -1,7 +1,8 @@
 """The result of a collection, in the form that belongs to the form of its inputs."""
 
+from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import torch
@@ -35,34 +36,29 @@ def joined(configs: Sequence[TableConfig], features: Sequence[tuple[int, str]], 
     JaggedTensors.
     """
     pooled = configs[0].pooling != "none"
-    if is_keyed(inputs):
-        with suppress(ImportError):
-            if pooled:
-                return _keyed(configs, features, found)
-            return _jagged(configs, features, bags.lengths.to(inputs.lengths().dtype).split(
-                bags.samples), found)
+    if is_keyed(inputs) and (torchrec := _torchrec()) is not None:
+        keys = _keys(configs, features)
+        if pooled:
+            return torchrec.KeyedTensor(
+                keys, [configs[table].embedding_dim for table, _ in features], found[0])
+        lengths = bags.lengths.to(inputs.lengths().dtype).split(bags.samples)
+        return {key: torchrec.JaggedTensor(values, lengths=each) for key, values, each in zip(
+            keys, found, lengths, strict=True)}
     return found[0] if pooled else torch.cat(found)
 
 
-def _keyed(configs: Sequence[TableConfig], features: Sequence[tuple[int, str]],
-           found: Sequence[torch.Tensor]) -> Any:
-    from torchrec import KeyedTensor
-
-    return KeyedTensor(_keys(configs, features),
-                       [configs[table].embedding_dim for table, _ in features],
-                       found[0])
-
-
-def _jagged(configs: Sequence[TableConfig], features: Sequence[tuple[int, str]],
-            lengths: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> Any:
-    from torchrec import JaggedTensor
-
-    return {key: JaggedTensor(values, lengths=each) for key, values, each in zip(
-        _keys(configs, features), found, lengths, strict=True)}
+@cache
+def _torchrec() -> Any:
+    """TorchRec, or None without it, for which no batch searches again."""
+    try:
+        import torchrec
+    except ImportError:
+        return None
+    return torchrec
 
 
 def _keys(configs: Sequence[TableConfig], features: Sequence[tuple[int, str]]) -> list[str]:
     """The features' names; with the table's name for a feature that looks up in several tables."""
-    names = [name for _, name in features]
-    return [name if names.count(name) == 1 else f"{name}@{configs[table].name}"
+    names = Counter(name for _, name in features)
+    return [name if names[name] == 1 else f"{name}@{configs[table].name}"
             for table, name in features]
