@@ -41,7 +41,7 @@ class Parts:
     torchrec : TorchRecTables
         The same, which may draw the rows.
     device, mode, options
-        As of the collection.
+        As in `HotEmbeddingBagCollection`.
     rule : Rule
 
     Attributes

@@ -34,7 +34,7 @@ class SharedParts(Parts):
     Parameters
     ----------
     given
-        As of `Parts`.
+        As in `Parts`.
     ranks : Ranks
     """
 
