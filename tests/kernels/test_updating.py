@@ -2,11 +2,19 @@ import pytest
 import torch
 from hotrow.contract.errors import Error
 from hotrow.kernels.updating import first_not_finite, update_rows
-from hotrow.torch.optim.rules import SGD, Adagrad, RowwiseAdagrad, Rule
+from hotrow.torch.optim.rules import (
+    SGD,
+    Adagrad,
+    Adam,
+    PartialRowwiseAdam,
+    RowwiseAdagrad,
+    Rule,
+)
 
 from tests.kernels.draws import DTYPES, draw_rows, same_bits
 
-RULES = [SGD(0.1), RowwiseAdagrad(0.03, eps=0.1), Adagrad(0.03, eps=0.1, initial=0.1)]
+RULES = [SGD(0.1), RowwiseAdagrad(0.03, eps=0.1), Adagrad(0.03, eps=0.1, initial=0.1),
+         Adam(0.03, (0.8, 0.97), eps=0.1), PartialRowwiseAdam(0.03, eps=0.1)]
 ROWS, TRAINED = 60, 40
 
 
@@ -14,11 +22,12 @@ ROWS, TRAINED = 60, 40
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("dim", [1, 2, 3, 13, 16, 24, 32, 64, 100, 128])
 def test_updates_as_the_trainer_does(dim, rule, dtype):
-    generator = torch.Generator().manual_seed(dim)
+    generator, rule.steps = torch.Generator().manual_seed(dim), 3
     rows = draw_rows(generator, ROWS, dim + 5, dtype)[:, :dim]
     state = None
     if rule.state:
-        state = torch.rand(ROWS, 2 * dim, generator=generator)[:, dim:]
+        wide = torch.rand(ROWS, dim + max(1, rule.columns(dim)), generator=generator)
+        state = wide[:, dim:]
         state = state[:, 0].contiguous() if rule.state == "row" else state
     slots = torch.randperm(ROWS, generator=generator)[:TRAINED]
     slots = slots.int() if dim % 3 else slots

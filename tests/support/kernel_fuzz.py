@@ -14,7 +14,7 @@ from hotrow.contract.errors import Error
 from hotrow.ids.map import Expiry, IdMap, LeastCount
 from hotrow.kernels import copying, grouping, ids, listing, pooling, updating, whole_tables
 from hotrow.operands.integers import numbered
-from hotrow.torch import SGD, Adagrad, RowwiseAdagrad
+from hotrow.torch import SGD, Adagrad, Adam, RowwiseAdagrad
 
 from tests.support import kernel_oracles as oracles
 
@@ -22,7 +22,7 @@ INTEGERS = (torch.int32, torch.int64) * 6 + (
     torch.int8, torch.uint8, torch.int16, torch.uint16, torch.uint32, torch.uint64)
 ROWS = (torch.float32, torch.float16, torch.bfloat16)
 EXTREME = (-1, -(1 << 31), 1 << 31, (1 << 32) - 1, -(1 << 62), (1 << 62) + 3, (1 << 63) - 1)
-RULES = (SGD(0.1), RowwiseAdagrad(0.1), Adagrad(0.1))
+RULES = (SGD(0.1), RowwiseAdagrad(0.1), Adagrad(0.1), Adam(0.1))
 
 
 class Draw:
@@ -194,7 +194,8 @@ def update(draw):
     dim = draw.choice((1, 4, 16, 20, 64))
     rows, rule = draw.rows(draw.size(), dim, draw.choice(ROWS)).clone(), draw.choice(RULES)
     slots = draw.tensor(draw.distinct(draw.size(), len(rows)))
-    shape = {"sgd": None, "rowwise_adagrad": (len(rows),), "adagrad": (len(rows), dim)}[rule.name]
+    shape, rule.steps = {"element": (len(rows), rule.columns(dim)), "row": (len(rows),)}.get(
+        rule.state), 2
     state = None if shape is None or draw.chance(0.03) else torch.ones(shape)
     gradients = torch.randn(draw.off(len(slots)) if len(slots) else 0, dim)
 

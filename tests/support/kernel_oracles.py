@@ -106,6 +106,13 @@ def update(rows, slots, gradients, rule, state):
         if states is None:
             after[slot] -= rule.lr * gradient
             continue
+        if rule.name == "adam":
+            first, second = np.split(states[slot], 2)  # views
+            kept, roots = rule.betas, 1 - np.power(rule.betas, rule.steps)
+            first[:] = kept[0] * first + (1 - kept[0]) * gradient
+            second[:] = kept[1] * second + (1 - kept[1]) * gradient ** 2
+            after[slot] -= rule.lr / roots[0] * first / (np.sqrt(second / roots[1]) + rule.eps)
+            continue
         states[slot] += (gradient ** 2).mean() if rule.name == "rowwise_adagrad" else gradient ** 2
         after[slot] -= rule.lr * gradient / (np.sqrt(states[slot]) + rule.eps)
     return [after] if states is None else [after, states]

@@ -70,7 +70,7 @@ ARGUMENTS = {
     "pool_backward": [c_void_p, POINTER(Bags), c_void_p, c_void_p, c_int64, c_int64, c_void_p,
                       c_int],
     "update": [POINTER(Table), c_void_p, c_int64, Integers, c_int64, c_int32, c_void_p, c_int32,
-               c_float, c_float, c_int],
+               POINTER(c_float), c_int],
     "first_not_finite": [c_void_p, c_int64, c_int64],
     "flatten_ids": [Integers, c_int64, c_int64, c_void_p, c_void_p, c_int64, *[c_void_p] * 3,
                     c_int64, c_int32],

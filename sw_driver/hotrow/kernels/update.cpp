@@ -4,7 +4,24 @@
 
 namespace {
 
-enum Rule : int32_t { SGD, ROWWISE_ADAGRAD, ADAGRAD };
+enum Rule : int32_t { SGD, ROWWISE_ADAGRAD, ADAGRAD, ADAM, PARTIAL_ROWWISE_ADAM };
+
+// `rate` is that of the step, and the others than `eps` are Adam's: what its two moments keep of
+// themselves and take of a gradient, and the divisor of the second one's root.
+struct Parameters {
+    float rate, eps, keeps[2], takes[2], divisor;
+};
+
+// Numbers of state of a row.
+int64_t columns(Rule rule, int64_t dim) {
+    switch (rule) {
+        case SGD: return 0;
+        case ROWWISE_ADAGRAD: return 1;
+        case ADAGRAD: return dim;
+        case ADAM: return 2 * dim;
+        default: return dim + 1;
+    }
+}
 
 // Mean of `square`, whose contents it spends: the upper half is added to the lower until one
 // element is left; an odd middle element waits for the next round.
@@ -20,24 +37,56 @@ float halved_mean(float *square, int64_t dim) {
     return square[0] / static_cast<float>(dim);
 }
 
+// Squares of a gradient, for `halved_mean`.
+template <int WIDTH>
+void squares_of(const float *gradient, int64_t dim, float *square) {
+    vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
+        const Floats values = load(gradient + d, n);
+        store(square + d, values * values, n);
+    });
+}
+
+// A step of Adam, whose second moment is that of the row where it is given, else of each element.
+template <class Element, int WIDTH>
+void adam(const Parameters &by, typename Element::Stored *row, float *state, const float *gradient,
+          int64_t dim, const float *of_row) {
+    vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
+        const Floats values = load(gradient + d, n);
+        const Floats first = load(state + d, n) * all(by.keeps[0]) + values * all(by.takes[0]);
+        store(state + d, first, n);
+        Floats second = of_row ? all(*of_row) : load(state + dim + d, n);
+        if (!of_row) {
+            second = second * all(by.keeps[1]) + values * values * all(by.takes[1]);
+            store(state + dim + d, second, n);
+        }
+        const Floats root = sqrt(second) / all(by.divisor) + all(by.eps);
+        store<Element>(row + d, load<Element>(row + d, n) - first / root * all(by.rate), n);
+    });
+}
+
 template <class Element, int WIDTH>
 void step(Rule rule, typename Element::Stored *row, float *state, const float *gradient,
-          int64_t dim, float lr, float eps, float *square) {
+          int64_t dim, const Parameters &by, float *square) {
+    const float lr = by.rate, eps = by.eps;
     if (rule == SGD) {
         vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
             store<Element>(row + d, fma(all(-lr), load(gradient + d, n),
                                         load<Element>(row + d, n)), n);
         });
     } else if (rule == ROWWISE_ADAGRAD) {
-        vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
-            const Floats values = load(gradient + d, n);
-            store(square + d, values * values, n);
-        });
+        squares_of<WIDTH>(gradient, dim, square);
         *state += halved_mean<WIDTH>(square, dim);
         const Floats factor = all(1.f / (std::sqrt(*state) + eps) * lr);
         vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
             store<Element>(row + d, load<Element>(row + d, n) - factor * load(gradient + d, n), n);
         });
+    } else if (rule == ADAM) {
+        adam<Element, WIDTH>(by, row, state, gradient, dim, nullptr);
+    } else if (rule == PARTIAL_ROWWISE_ADAM) {
+        squares_of<WIDTH>(gradient, dim, square);
+        float *second = state + dim;
+        *second = *second * by.keeps[1] + halved_mean<WIDTH>(square, dim) * by.takes[1];
+        adam<Element, WIDTH>(by, row, state, gradient, dim, second);
     } else {
         vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
             const Floats values = load(gradient + d, n);
@@ -53,18 +102,21 @@ void step(Rule rule, typename Element::Stored *row, float *state, const float *g
 
 // One step on distinct rows: row slots[i] by gradient i.
 //
-// `state` has a number per row or, for ADAGRAD, per element. `distinct` says that no row occurs
+// `state` has `columns` numbers a row. `distinct` says that no row occurs
 // twice. Returns 0, 1 + i where slots[i] is no
 // row, or -1 - i where it occurs before; then no row has changed.
 extern "C" int64_t update(const Table *table, float *state, int64_t state_stride, Integers slots,
-                          int64_t count, int32_t distinct, const float *gradients, int32_t rule,
-                          float lr, float eps, int threads) try {
-    if (rule == SGD) state = nullptr;
+                          int64_t count, int32_t distinct, const float *gradients, int32_t kind,
+                          const Parameters *by, int threads) try {
+    const Rule rule = static_cast<Rule>(kind);
+    const int64_t beside = columns(rule, table->dim);
+    if (!beside) state = nullptr;
     for (int64_t i = 0; i < count; ++i)
         if (static_cast<uint64_t>(slots[i]) >= static_cast<uint64_t>(table->rows)) return 1 + i;
     const int64_t repeated = distinct ? -1 : first_repeated(slots, count);
     if (repeated >= 0) return -1 - repeated;
-    PerThread squares(threads, rule == ROWWISE_ADAGRAD ? table->dim : 0);
+    const bool mean = rule == ROWWISE_ADAGRAD || rule == PARTIAL_ROWWISE_ADAM;
+    PerThread squares(threads, mean ? table->dim : 0);
     with_element(table->type, [&](auto element) {
         with_width(table->dim, [&](auto width) {
             using Element = decltype(element);
@@ -76,10 +128,10 @@ extern "C" int64_t update(const Table *table, float *state, int64_t state_stride
                 for (int64_t i = first; i < last; ++i) {
                     const int64_t ahead = slots[std::min(i + PREFETCH, last - 1)], slot = slots[i];
                     prefetch<1>(rows, ahead, table->stride, dim);
-                    if (state) prefetch<1>(state, ahead, state_stride, 1);
-                    step<Element, WIDTH>(static_cast<Rule>(rule), rows + slot * table->stride,
+                    if (state) prefetch<1>(state, ahead, state_stride, beside);
+                    step<Element, WIDTH>(rule, rows + slot * table->stride,
                                          state ? state + slot * state_stride : nullptr,
-                                         gradients + i * dim, dim, lr, eps, square);
+                                         gradients + i * dim, dim, *by, square);
                 }
             });
         });

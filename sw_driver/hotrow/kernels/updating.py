@@ -1,7 +1,8 @@
 """Steps of an optimizer on rows where they lie, and the check of their gradients."""
 
 import ctypes
-from typing import Protocol
+import math
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -10,7 +11,10 @@ from ..contract.errors import Error
 from .copying import first_repeated
 from .library import Integers, Table, library, pointer, share_memory, threads_for
 
-_RULES = {"sgd": (0, 0), "rowwise_adagrad": (1, 1), "adagrad": (2, 2)}  # code, dimensions of state
+# Code, dimensions of the state, and its columns: a multiple of D, and more.
+_RULES = {"sgd": (0, 0, 0, 0), "rowwise_adagrad": (1, 1, 0, 1), "adagrad": (2, 2, 1, 0),
+          "adam": (3, 2, 2, 0), "partial_rowwise_adam": (4, 2, 1, 1)}
+_Parameters = ctypes.c_float * 7  # as in update.cpp
 
 
 class Rule(Protocol):
@@ -44,7 +48,7 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
         Rows to be updated, each once.
     gradients : float32[u, D]
     rule : Rule
-        SGD, RowwiseAdagrad and Adagrad without weight decay have a compiled pass.
+        Those of `hotrow.torch` have a compiled pass without weight decay and stochastic rounding.
     state : float32[R] or float32[R, columns], optional
     keys : int64[u], optional
         Key of each row, for stochastic rounding.
@@ -57,7 +61,7 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
         A slot is no row, or is given twice; no row has changed.
     """
     Integers.of(slots)
-    code, dimensions = _RULES.get(rule.name, (None, 0))
+    code, dimensions, times, more = _RULES.get(rule.name, (None, 0, 0, 0))
     count, held = slots.shape[0], rows.shape[0]
     if slots.dim() != 1 or not rows.shape[1] or (
             held > 1 and rows.stride(0) < rows.shape[1]):
@@ -68,10 +72,12 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
                     f"{gradients.dtype} {list(gradients.shape)}")
     if dimensions and (state is None or state.dim() != dimensions or state.shape[0] != held
                        or state.dtype != torch.float32 or (dimensions == 2 and (
-                           state.shape != rows.shape or state.stride(1) != 1))
+                           state.shape[1] != times * rows.shape[1] + more
+                           or (state.stride(1) != 1 and state.shape[1] > 1)))
                        or (held > 1 and state.stride(0) < state[0].numel())
                        or state.device.type != "cpu"):
-        raise Error(f"{rule.name} needs state float32{list(rows.shape[:dimensions])}")
+        columns = [times * rows.shape[1] + more][:dimensions - 1]
+        raise Error(f"{rule.name} needs state float32{[held, *columns]}")
     if code is None or not rule.plain:
         _step(rows, slots, gradients, rule, state, keys)
         return
@@ -83,12 +89,20 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
     wrong = library().update(
         ctypes.byref(Table.of(rows)), None if kept is None else kept.data_ptr(),
         0 if kept is None else kept.stride(0), Integers.of(slots), count, distinct,
-        pointer(gradients, torch.float32), code, rule.lr, getattr(rule, "eps", 0.0),
-        threads_for(gradients.numel()))
+        pointer(gradients, torch.float32), code, _parameters(rule), threads_for(gradients.numel()))
     if wrong > 0:
         raise _no_row(slots, wrong - 1, len(rows))
     if wrong < 0:
         raise _twice(slots, -1 - wrong)
+
+
+def _parameters(rule: Any) -> ctypes.Array[ctypes.c_float]:
+    """For the library, what a rule's own step computes once for all rows."""
+    if not hasattr(rule, "betas"):
+        return _Parameters(rule.lr, getattr(rule, "eps", 0.0))
+    kept = rule.betas
+    return _Parameters(rule.lr / (1 - kept[0]**rule.steps), rule.eps, *kept,
+                       *(1 - each for each in kept), math.sqrt(1 - kept[1]**rule.steps))
 
 
 def first_not_finite(gradients: Tensor) -> int:
