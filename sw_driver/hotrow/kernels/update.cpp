@@ -23,11 +23,40 @@ int64_t columns(Rule rule, int64_t dim) {
     }
 }
 
-// Mean of `square`, whose contents it spends: the upper half is added to the lower until one
-// element is left; an odd middle element waits for the next round.
+template <int N>
+struct Vector {
+    typedef float Type __attribute__((vector_size(4 * N)));
+};
+
+// Sum of a vector: the upper half is added to the lower until one element is left.
+template <int N>
+float halved_sum(typename Vector<N>::Type values) {
+    if constexpr (N == 1) {
+        return values[0];
+    } else {
+        typename Vector<N / 2>::Type low, high;
+        std::memcpy(&low, &values, sizeof low);
+        std::memcpy(&high, reinterpret_cast<const char *>(&values) + sizeof low, sizeof high);
+        return halved_sum<N / 2>(low + high);
+    }
+}
+
+// Mean of the squares of a gradient: the upper half is added to the lower until one element is
+// left; an odd middle element waits for the next round. `square` is memory where the width is not
+// known: a load of what was stored in other pieces waits for all stores before it.
 template <int WIDTH>
-float halved_mean(float *square, int64_t dim) {
-    if (WIDTH) dim = WIDTH;
+float mean_square(const float *gradient, int64_t dim, float *square) {
+    if constexpr (WIDTH) {
+        Floats parts[WIDTH / LANES];
+        for (int part = 0; part < WIDTH / LANES; ++part) {
+            const Floats values = load(gradient + part * LANES);
+            parts[part] = values * values;
+        }
+        for (int half = WIDTH / LANES / 2; half; half /= 2)
+            for (int part = 0; part < half; ++part) parts[part] += parts[part + half];
+        return halved_sum<LANES>(parts[0]) / static_cast<float>(WIDTH);
+    }
+    for (int64_t d = 0; d < dim; ++d) square[d] = gradient[d] * gradient[d];
     int64_t width = dim;
     while (width > 1) {
         const int64_t half = width / 2;
@@ -35,15 +64,6 @@ float halved_mean(float *square, int64_t dim) {
         width -= half;
     }
     return square[0] / static_cast<float>(dim);
-}
-
-// Squares of a gradient, for `halved_mean`.
-template <int WIDTH>
-void squares_of(const float *gradient, int64_t dim, float *square) {
-    vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
-        const Floats values = load(gradient + d, n);
-        store(square + d, values * values, n);
-    });
 }
 
 // A step of Adam, whose second moment is that of the row where it is given, else of each element.
@@ -74,8 +94,7 @@ void step(Rule rule, typename Element::Stored *row, float *state, const float *g
                                         load<Element>(row + d, n)), n);
         });
     } else if (rule == ROWWISE_ADAGRAD) {
-        squares_of<WIDTH>(gradient, dim, square);
-        *state += halved_mean<WIDTH>(square, dim);
+        *state += mean_square<WIDTH>(gradient, dim, square);
         const Floats factor = all(1.f / (std::sqrt(*state) + eps) * lr);
         vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
             store<Element>(row + d, load<Element>(row + d, n) - factor * load(gradient + d, n), n);
@@ -83,9 +102,8 @@ void step(Rule rule, typename Element::Stored *row, float *state, const float *g
     } else if (rule == ADAM) {
         adam<Element, WIDTH>(by, row, state, gradient, dim, nullptr);
     } else if (rule == PARTIAL_ROWWISE_ADAM) {
-        squares_of<WIDTH>(gradient, dim, square);
         float *second = state + dim;
-        *second = *second * by.keeps[1] + halved_mean<WIDTH>(square, dim) * by.takes[1];
+        *second = *second * by.keeps[1] + mean_square<WIDTH>(gradient, dim, square) * by.takes[1];
         adam<Element, WIDTH>(by, row, state, gradient, dim, second);
     } else {
         vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
