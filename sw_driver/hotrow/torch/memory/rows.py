@@ -58,12 +58,13 @@ class RowKind:
                  pinned: bool = False) -> "Rows":
         """`count` rows with undefined contents, in `pinned` memory or not: Rows."""
         array = torch.empty(count, self.width, dtype=self.dtype, device=device, pin_memory=pinned)
-        if array.device.type == "cpu" and not pinned:
-            advise_huge_pages(array.data_ptr(), array.nbytes)
-        array[:, self.used:] = 0
         side = None
         if self.state == "row":
             side = torch.empty(count, dtype=torch.float32, device=device, pin_memory=pinned)
+        for each in (array, side):
+            if each is not None and each.device.type == "cpu" and not pinned:
+                advise_huge_pages(each.data_ptr(), each.nbytes)
+        array[:, self.used:] = 0
         return Rows.of(self, array, side)
 
 
