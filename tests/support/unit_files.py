@@ -28,6 +28,8 @@ CASES = {
         {"lanes": 1, "directory_sets": 32, "miss_entries": 32},
     ],
     "planner": [
+        {"lanes": 1, "counter_sets": 16, "counter_ways": 2, "directory_sets": 16,
+         "directory_ways": 2, "miss_entries": 32, "tables": 4, "stamp_bits": 5},
         {"lanes": 2, "counter_sets": 16, "counter_ways": 2, "directory_sets": 16,
          "directory_ways": 2, "miss_entries": 32, "tables": 4, "stamp_bits": 5},
         {"lanes": 1, "directory_choices": 1, "directory_sets": 32, "stamp_bits": 4},

@@ -48,7 +48,8 @@ async def batches_equal_the_model(dut, pace):
     bench.rows(Opcode.INSTALL, bench.random_rows(12), policy(PlanPolicy.LRU))
     for number in range(4 * ROUNDS):
         flags = policy(POLICIES[number // 2 % len(POLICIES)]) | (
-            PlanFlag.COUNT if number % 3 else 0) | (PlanFlag.ADMIT if number % 5 == 1 else 0)
+            PlanFlag.COUNT if number % 3 else 0) | (PlanFlag.ADMIT if number % 5 == 1 else 0) | (
+            PlanFlag.READ_ONLY if number % 2 else 0)
         if number % 2:
             bench.batch(Opcode.MARK, ids(number + 1), value=number + 1)
         layout = int(rng.integers(0, 2)) * BatchFlag.FEATURE_MAJOR

@@ -131,19 +131,36 @@ async def commands_equal_the_model(dut, pace):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def refused_entries_and_bus_faults(dut):
-    """Unknown tables and rows, rows too long, regions that are not there or not writable; the
-    first refused entry is reported, and the others are moved."""
+    """Unknown tables and rows, rows too long, regions that are not there or not writable, for rows
+    or their state; the first refused entry is reported, and the others are moved."""
     bench = await Bench.start(dut, stall=0.1)
     beyond = bench.gather(6, LISTED, tables=[4, 0, 6, 7, 15, 3])
     late = bench.gather(9, rows=90)  # some rows are beyond their table
+    wraps = bench.gather(4, tables=[1, 7])
+    wraps.entries["row"] = 3  # beyond 48 bits of an offset
     await bench.check(
-        beyond, late, bench.scatter(6, tables=[0, 8]), bench.scatter(5, tables=[12]),
+        beyond, late, wraps, bench.gather(4, tables=[4, 0], rows=2, slots=10, stride=1024),
+        bench.scatter(6, tables=[0, 8]), bench.scatter(5, tables=[12]),
         replace(bench.gather(3), destination=packed_address(0, 0)),
         replace(bench.gather(5, stride=2048), destination=packed_address(2, 0)),
         bench.gather(4, WITH_STATE, tables=[6, 0]),
+        replace(bench.gather(4, WITH_STATE), destination=packed_address(0, 0)),
+        bench.gather(5, WITH_STATE, tables=[0, 1, 4]),
         bench.scatter(4, WITH_STATE, tables=[13], state_destination=STATE_SLOTS),
         Span(300, packed_address(0, 4)))
     assert GatherFlag.LISTED == LISTED
+    bench.units.finish()
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def accesses_across_a_page(dut):
+    """Rows and spans whose source or destination crosses 4 KiB."""
+    bench = await Bench.start(dut, stall=0.1)
+    rows = bench.gather(3, WITH_STATE, tables=[2], destination=packed_address(1, 0xFA0))
+    rows.entries["row"] = 10, 3, 10
+    await bench.check(
+        rows, Span(600, packed_address(0, 0xB00), packed_address(1, 0xF00)),
+        Span(300, destination=packed_address(1, 0xF80), pattern=bench.seed()))
     bench.units.finish()
 
 

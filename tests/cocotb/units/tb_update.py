@@ -32,7 +32,7 @@ class Bench:
         rows = random_rows(rng, len(counts), sizes[kind], kind, special)
         gradients = random_rows(rng, sum(counts), sizes[gradient_kind], gradient_kind, special)
         states = np.abs(rng.normal(size=len(counts))).astype(np.float32).view(np.uint32)
-        lr, eps = fp32(rng.random()), fp32(1e-8 if adagrad else 0)
+        lr, eps = fp32(rng.random()), fp32(0.1 ** rng.integers(0, 9) if adagrad else 0)
         optimizer = Optimizer.ROWWISE_ADAGRAD if adagrad else Optimizer.SGD
         for name, value in (("row_format", format_of(kind, sizes[kind])),
                             ("gradient_format", format_of(gradient_kind, sizes[gradient_kind])),
@@ -87,6 +87,19 @@ async def edges(dut):
     await bench.check([1, 2, 1], 8, special=True)
     await bench.check([1, 2, 1], 8, "fp16", "bf16", special=True)
     await bench.check([1] * 9, 8, adagrad=True)
+    bench.units.finish()
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def outputs_that_wait(dut):
+    """Rows wait inside until results, or states, are accepted: none is lost."""
+    bench = await Bench.start(dut)
+    for sink in (bench.units.results, bench.units.updated_states):
+        sink.paused = True
+        rows = cocotb.start_soon(bench.check([1] * 24, 16, adagrad=True))
+        await ClockCycles(dut.clk, 600)
+        sink.paused = False
+        await rows
     bench.units.finish()
 
 
