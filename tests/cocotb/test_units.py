@@ -19,7 +19,7 @@ def cases():
     for name, settings in CASES.items():
         for number, each in enumerate(settings):
             for simulator in ("icarus", "verilator"):
-                rounds, chosen, marks = "3", "", [pytest.mark.long]
+                rounds, chosen, marks = "2", "", [pytest.mark.long]
                 if number == 0 and simulator == QUICK and name in SHORT:
                     rounds, chosen, marks = "1", SHORT[name], [pytest.mark.slow]
                 elif number > 1 or (number == 1 and simulator != QUICK):

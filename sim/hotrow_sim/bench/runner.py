@@ -4,13 +4,16 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import contextmanager
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
 from vcd.gtkw import GTKWSave
 
+from .. import native
 from ..toolchain import ToolMissing, find_verilator
 
 SIMULATORS = ("icarus", "verilator")
@@ -18,8 +21,9 @@ SIMULATORS = ("icarus", "verilator")
 # without optimisation.
 _MAKEFLAGS = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O0 OPT_GLOBAL=-O0"
 _BUILD = {"icarus": ["-g2012"],
+          # Benches use ports only. One file of C++ compiles sooner than many with the same headers.
           "verilator": ["-Wno-fatal", "-Wno-lint", "--x-initial", "fast", "--no-public-flat-rw",
-                        "--public-depth", "1"]}  # benches use ports only
+                        "--public-depth", "1", "--output-split", "0"]}
 # Of a word that a master writes, bytes without strobes may be undefined.
 _UNDEFINED = {"COCOTB_RESOLVE_X": "random", "COCOTB_RANDOM_SEED": "1"}
 
@@ -63,9 +67,10 @@ def simulate(verilog: str | PathLike[str], top: str, module: str, *, simulator: 
     log = folder / "test.log"
     build = [*_BUILD[simulator], *(["--trace"] if waves and simulator == "verilator" else [])]
     with _surroundings(simulator):
-        runner.build(sources=[Path(verilog).resolve()], hdl_toplevel=top,
-                     build_dir=folder / "build", build_args=build, timescale=("1ns", "1ps"),
-                     always=True, waves=waves, log_file=folder / "build.log")
+        with _kept_objects(simulator, folder / "build", waves):
+            runner.build(sources=[Path(verilog).resolve()], hdl_toplevel=top,
+                         build_dir=folder / "build", build_args=build, timescale=("1ns", "1ps"),
+                         always=True, waves=waves, log_file=folder / "build.log")
         try:
             passed, failed = results_of(runner.test(
                 test_module=module, hdl_toplevel=top, build_dir=folder / "build",
@@ -131,6 +136,26 @@ def _runner(simulator):
     if simulator == "verilator" and not (shutil.which("make") and shutil.which("perl")):
         raise ToolMissing("cocotb builds on Verilator with make and perl; one is not installed")
     return get_runner(simulator), get_results
+
+
+@contextmanager
+def _kept_objects(simulator, build, waves):
+    """Keep the objects of Verilator's own library, the same in every build, in the cache."""
+    if simulator != "verilator":
+        yield
+        return
+    verilator = find_verilator()
+    parts = verilator.root, verilator.version, native.compiler_version("c++"), waves, _MAKEFLAGS
+    kept = native.cache_folder() / f"verilated-{native.digest(*map(str, parts))}"
+    build.mkdir(parents=True, exist_ok=True)
+    later = time.time() + 86_400  # than the makefile that Verilator will write: make leaves them
+    for path in kept.glob("verilated*.o"):
+        shutil.copyfile(path, build / path.name)
+        os.utime(build / path.name, (later, later))
+    yield
+    for path in build.glob("verilated*.o"):
+        if not (kept / path.name).exists():
+            native.publish(kept / path.name, partial(shutil.copyfile, path))
 
 
 @contextmanager
