@@ -18,6 +18,7 @@ _CLOCKED = re.compile(r"^    (?:if|else|\S+ +<=) .*$", re.MULTILINE)  # below `a
 _INITIAL = re.compile(rf"^  reg ((?:\[\d+:\d+\] )?)({NAME} *) = (.*);$", re.MULTILINE)
 _CHAIN = re.compile(r"\{\}(?: ([&|^]) \{\})+")
 _FUNCTION = re.compile(rf"^  function .*?({NUMBER});$", re.MULTILINE)
+_CASE = re.compile(r"^( +)(casez? .*) // synopsys parallel_case$", re.MULTILINE)
 
 
 def readable(text: str, sources: dict[str, str]) -> str:
@@ -65,6 +66,7 @@ class _Module:
                       flags=re.MULTILINE)
         names = self._names(body)
         body = re.sub(NUMBER, lambda found: names.get(found[0], found[0]), body)
+        body = _CASE.sub(r"\1(* parallel_case *) \2", body)  # Yosys warns of the comment
         return _INITIAL.sub(r"  reg \1\2;\n  initial \2 = \3;", body)
 
     def _settle(self, left):

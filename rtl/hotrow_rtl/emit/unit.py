@@ -25,6 +25,7 @@ _WAIVED = {
     "WIDTHTRUNC": "the upper bits of a shift are dropped",
     "CMPCONST": "a comparison that these parameters decide",
     "UNSIGNED": "a comparison that these parameters decide",
+    "UNOPTFLAT": "a payload of which one field depends on another",
 }
 _CLOCK = [{"name": name, "direction": "input", "bits": 1, "fields": []} for name in ("clk", "rst")]
 
