@@ -82,13 +82,20 @@ def make_setup(rng, config: Config):
 class FuzzHost(BareHost):
     """A `BareHost` with the buffers and tables of a setup.
 
+    Parameters
+    ----------
+    transport, setup, entries_log2
+    leaves : bool
+        Regions exceed their memory, or are writable where that is not. Otherwise no access leaves
+        its array.
+
     Attributes
     ----------
     buffers : dict of int to uint8 array
         By handle.
     """
 
-    def __init__(self, transport, setup, entries_log2):
+    def __init__(self, transport, setup, entries_log2, leaves=True):
         super().__init__(transport, entries_log2)
         self.buffers = {}
         for handle, content in setup.contents.items():
@@ -96,9 +103,10 @@ class FuzzHost(BareHost):
             octets[:] = content
             self.buffers[handle] = octets
             self.register(handle, octets, writable=handle in WRITABLE)
-        for handle in (SHORT, SHORT_LOOKUP, SHORT_MOVE, SHORT_TABLE):
-            self.region(handle, self.addresses[handle], SHORT_REGION, handle in WRITABLE)
-        self.region(PROTECTED, self.addresses[LISTS], SIZES[LISTS])
+        if leaves:
+            for handle in (SHORT, SHORT_LOOKUP, SHORT_MOVE, SHORT_TABLE):
+                self.region(handle, self.addresses[handle], SHORT_REGION, handle in WRITABLE)
+        self.region(PROTECTED, self.addresses[LISTS], SIZES[LISTS], writable=leaves)
         for number, table in setup.tables.items():
             self.table(number, table)
         for event, value in enumerate(setup.events):
