@@ -1,18 +1,27 @@
 """A timing diagram in WaveJSON of WaveDrom: the streams of a unit, as a bench has run them."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
+import cocotb
 from cocotb.triggers import RisingEdge
 
-_CYCLES = 24  # of a diagram
+_CYCLES = 40  # of a diagram
+_SETTINGS = ("tables", "regions")  # streams that come before any work
+
+
+def start(dut: Any, described: dict[str, Any]) -> None:
+    """Record the first test that calls this, if `HOTROW_TIMING` names a file; see `record`."""
+    if path := os.environ.pop("HOTROW_TIMING", ""):
+        cocotb.start_soon(record(dut, described, Path(path)))
 
 
 async def record(dut: Any, described: dict[str, Any], path: Path) -> None:
-    """Sample the ports of a unit at every rising edge, from shortly before the first transfer on,
-    and write the diagram.
+    """Sample the ports of a unit at every rising edge, from shortly before the first transfer that
+    is no setting on, and write the diagram.
 
     Parameters
     ----------
@@ -28,7 +37,8 @@ async def record(dut: Any, described: dict[str, Any], path: Path) -> None:
     while len(cycles) < _CYCLES:
         await RisingEdge(dut.clk)
         cycles.append({name: getattr(dut, name).value for name in ports})
-        moved = moved or any(_fires(cycles[-1], name) for name in ports)
+        moved = moved or any(_fires(cycles[-1], name) for name in ports
+                             if not name.startswith(_SETTINGS))
         if not moved:
             del cycles[:-2]
     path.write_text(json.dumps(wavejson(ports, cycles, described["top"]), indent=1) + "\n")

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import cocotb
 from amaranth.lib import stream
 from amaranth.lib.wiring import In
 from cocotb.clock import Clock
@@ -13,9 +12,9 @@ from cocotb.triggers import RisingEdge
 from hotrow_rtl.memory.axi import AXI4, AXI4Read, AXI4Write
 from hotrow_rtl.units.catalog import unit
 
+from . import timing
 from .host_arrays import HostArrays
 from .streams import StreamSink, StreamSource
-from .timing import record
 
 HALVES = {AXI4Read: "r", AXI4Write: "w", AXI4: "rw"}
 
@@ -92,8 +91,7 @@ class UnitBench:
         described = json.loads(Path(os.environ["HOTROW_UNIT"]).read_text())
         bench = cls(dut, described, idle=idle, stall=stall, seed=seed)
         Clock(dut.clk, 10, unit="ns").start()
-        if path := os.environ.pop("HOTROW_TIMING", ""):  # of the first test alone
-            cocotb.start_soon(record(dut, described, Path(path)))
+        timing.start(dut, described)
         dut.rst.value = 1
         for _ in range(4):
             await RisingEdge(dut.clk)

@@ -26,6 +26,7 @@ from cocotbext.axi import (
 from cocotbext.pcie.core import Device, Endpoint, RootComplex
 from cocotbext.pcie.core.tlp import Tlp, TlpFmt, TlpType
 from hotrow_rtl.units.bridge import REGISTER_BITS
+from hotrow_sim.bench import timing
 
 UNIT = json.loads(Path(os.environ["HOTROW_UNIT"]).read_text())
 WIDTH = 32 * UNIT["parameters"]["lanes"]
@@ -146,6 +147,7 @@ async def a_host_and_a_card(dut, stalls, limits):
                         ("max_payload_bytes", 128 << payload), ("max_read_bytes", 128 << request)):
         getattr(dut, name).value = value
     Clock(dut.clk, 8, unit="ns").start()
+    timing.start(dut, UNIT)
     dut.rst.value = 1
     registers = AxiLiteRam(AxiLiteBus.from_prefix(dut, "registers"),
                            dut.clk, dut.rst, size=REGISTER_BYTES)
