@@ -11,12 +11,15 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="tests.rtl.emit.test_b" name="y" time="60.0"/>
 <testcase classname="tests.torch.test_c" name="z" time="6"/></testsuite></testsuites>
 """
-UNIT = {"luts": 1, "ffs": 2, "bram": 0, "uram": 0, "dsp": 0, "levels": 3, "verilog_lines": 4}
+UNIT = {"luts": 1, "ffs": 2, "bram": 0, "uram": 0, "dsp": 0, "levels": 3, "verilog_lines": 4,
+        "generate_seconds": 1.5}
+COCOTB = {"cocotb": {simulator: {"tests": 2, "seconds": 3} for simulator in release.SIMULATORS}}
 
 
 def test_figures_of_a_release(tmp_path, monkeypatch):
     """One unit after the other goes to the same file; a report of pytest gives minutes; a plot."""
     monkeypatch.setattr(release, "unit_figures", lambda name: {**UNIT, "luts": len(name)})
+    monkeypatch.setattr(release, "cocotb_figures", lambda name: COCOTB)
     monkeypatch.setattr(release, "bench_figures", lambda line: {"cycles": 5})
     (tmp_path / "report.xml").write_text(REPORT)
     folder = tmp_path / "releases"
