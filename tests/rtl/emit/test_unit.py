@@ -61,6 +61,7 @@ def test_files_of_a_unit(made):
         assert ends <= port["bits"]
     assert text.count(f"module {RAM_MODULE} ") == 1
     assert not re.search(r"\.py\b", text) and "[-1:0]" not in text and "always @*" not in text
+    assert "synopsys" not in text, "Yosys warns of comments with parallel_case"
 
 
 @pytest.mark.slow
