@@ -120,6 +120,6 @@ def work(folder):
             found["misled", size] = [misled(group)]
             for seed in SEEDS if world > 2 else SEEDS[:1]:
                 found["scheduled", size, seed] = [scheduled(seed, group, **SCHEDULED)]
-    sizes = (2, world, 2, 1)
+    sizes = (2, 4, 2, 1) if world > 2 else (2, 1)
     found["resumed", 0] = [resumed([groups[size] for size in sizes], folder)]
     return found

@@ -149,7 +149,7 @@ def steps_fail(name, every):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [80, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", MODES)
 def test_steps(name, every):
     assert len(steps_fail(name, every)) > 200 // every
@@ -184,7 +184,7 @@ def learns_fail(name, every):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [80, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", sorted(set(MODES) - {"resident"}))
 def test_learning(name, every):
     assert len(learns_fail(name, every)) > 100 // every
@@ -214,7 +214,7 @@ def test_a_fault_of_steps_shows(monkeypatch, fault):
         steps_fail("freqcache", 5)
 
 
-@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [80, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("what", ["rows", "state"])
 @pytest.mark.parametrize("name", ["resident", "scratchpipe"])
 def test_loads(name, what, every):

@@ -32,7 +32,8 @@ if child:
 @pytest.mark.parametrize("device", [
     pytest.param("model", marks=pytest.mark.long), "cpu"])
 @pytest.mark.parametrize("program", [
-    PROGRAM, pytest.param(WITHIN_AN_EPOCH, marks=pytest.mark.long), IN_A_CHILD])
+    *(pytest.param(each, marks=pytest.mark.long) for each in (PROGRAM, WITHIN_AN_EPOCH)),
+    IN_A_CHILD])  # whose parent is such a program, too
 def test_exit_without_close(device, program):
     run = subprocess.run([sys.executable, "-c", program.format(device=device)],
                          capture_output=True, text=True, timeout=60)

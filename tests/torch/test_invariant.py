@@ -67,9 +67,9 @@ def test_other_rules(optimizer, tables):
 @pytest.mark.slow
 def test_on_the_hardware():
     """Over the Verilated card the bits are the model's, and so are the plans."""
-    batches = draw(4, 24)
+    batches = draw(4, 14)
     options = {"optimizer": "rowwise_adagrad", "mode": "scratchpipe", "share": 4, "ahead": 5}
-    modelled = train(batches, **options)
+    modelled = train(batches, transport="model", **options)
     found = train(batches, transport="sim", workers=2, **options)
     assert found.sha256 == modelled.sha256 == train(batches, optimizer="rowwise_adagrad").sha256
     assert found.losses == modelled.losses and found.figures["bypasses"]

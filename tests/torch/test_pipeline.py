@@ -44,7 +44,7 @@ class Run:
     """A model with its device and pipeline."""
 
     def __init__(self, mode="scratchpipe", loader=None, ahead=None, **options):
-        self.device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
+        self.device = None if mode == "resident" else hotrow.open("cpu", config=PLANNING)
         torch.manual_seed(4)
         self.model = Model(HotEmbeddingBagCollection(TABLES, self.device, mode, "rowwise_adagrad",
                                                      0.1, seed=2, **options))

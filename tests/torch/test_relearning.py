@@ -241,9 +241,9 @@ ECP5 = "ecp5", "drift:1.05:100000:80", 26, {
 
 
 @pytest.mark.parametrize("transport, preset, spec, tables, run", [
-    slow("model", *TINY), long("sim", *TINY), long("model", *ECP5),
+    slow("cpu", *TINY), long("model", *TINY), long("sim", *TINY), long("model", *ECP5),
     pytest.param("sim", *ECP5, marks=[pytest.mark.long, pytest.mark.nightly])],
-    ids=["model-tiny", "sim-tiny", "model-ecp5", "sim-ecp5"])
+    ids=["cpu-tiny", "model-tiny", "sim-tiny", "model-ecp5", "sim-ecp5"])
 def test_coverage_follows_the_oracle(transport, preset, spec, tables, run):
     trace = open_trace(spec, tables=tables)
     best = oracle(trace, **run)
@@ -254,7 +254,7 @@ def test_coverage_follows_the_oracle(transport, preset, spec, tables, run):
     assert oracle(trace, **run | {"every": 0}) < 0.9 * best, "the drift is not worth following"
 
 
-@pytest.mark.parametrize("transport", [slow("model"), long("sim")])
+@pytest.mark.parametrize("transport", [slow("cpu"), long("model"), long("sim")])
 def test_hit_rate_of_the_command(capsys, transport):
     spec, slots, every, size, batches = "drift:1.05:5000:40", 600, 5, 64, 40
     code = main(["train", "--trace", spec, "--transport", transport, "--batches", str(batches),

@@ -399,16 +399,16 @@ def by_commit(tables, checkpoint, mode, stop=lambda number: None):
 
 
 def opened_many(tables, mode):
-    device = {} if mode == "resident" else {"device": "model", "preset": "tiny", "share": 4}
+    device = {} if mode == "resident" else {"device": "cpu", "preset": "tiny", "share": 4}
     return HotEmbeddingBagCollection(on_disk(tables), mode=mode, optimizer="adam", lr=0.2,
                                      seed=3, **device)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode, call", [
-    ("scratchpipe", by_checkpoint), ("resident", by_commit), *(
-        pytest.param(*case, marks=pytest.mark.long)
-        for case in (("resident", by_checkpoint), ("scratchpipe", by_commit)))])
+    ("scratchpipe", by_checkpoint), *(  # commits: tests/tables/test_training_kills.py
+        pytest.param(*case, marks=pytest.mark.long) for case in (
+            ("resident", by_checkpoint), ("scratchpipe", by_commit), ("resident", by_commit)))])
 def test_sigkill_and_resume(tmp_path, mode, call):
     killed = subprocess.run(
         [sys.executable, "-c", KILLED.format(call=call.__name__), str(tmp_path), mode],

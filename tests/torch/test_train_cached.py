@@ -16,6 +16,7 @@ from hotrow.torch.store.host_tables import HostTables
 from tests.torch.test_train_cli import CRITEO, FIELDS, MODEL, RETAIL, RETAIL_COLUMNS, SMALL, needs
 
 TINY = [*MODEL, *SMALL, "--preset", "tiny", "--json"]
+FAST = ["--transport", "cpu", *TINY[2:]]
 GENERATED = ["--trace", "zipf:1.05:300", "--batch-size", "8", "--batches", "14", "--epochs", "2"]
 
 
@@ -59,7 +60,7 @@ def test_an_evicted_row_that_is_lost_fails_the_check(monkeypatch, capsys):
             rows.weights[0] = 0.0
         write(tables, group, flat, rows, listed)
     monkeypatch.setattr(HostTables, "_write", lose_one)
-    code = main(["train", *map(str, [*GENERATED, *TINY, "--mode", "scratchpipe", "--slots", 64])])
+    code = main(["train", *map(str, [*GENERATED, *FAST, "--mode", "scratchpipe", "--slots", 64])])
     result = json.loads(capsys.readouterr().out)
     assert lost and code == 1 and not result["check_held"] and not result["table_hash_equal"]
 
@@ -127,7 +128,7 @@ checkpoint.torch.save = dying
 @pytest.mark.slow
 @pytest.mark.parametrize("death", ["step", pytest.param("checkpoint", marks=pytest.mark.long)])
 def test_a_killed_run_resumes(train, tmp_path, death):
-    run = [*GENERATED, *TINY, "--mode", "scratchpipe", "--optimizer", "rowwise_adagrad"]
+    run = [*GENERATED, *FAST, "--mode", "scratchpipe", "--optimizer", "rowwise_adagrad"]
     seed = random.randrange(1 << 30)
     drawn = random.Random(seed)
     code = IN_A_STEP.format(drawn.randint(7, 27)) if death == "step" else IN_A_CHECKPOINT.format(
@@ -167,14 +168,14 @@ def test_raw_ids(train, raw, capsys):
     """Ids take rows from others, and slots, threads and batches ahead change no bit."""
     found = []
     for options in (["--mode", "scratchpipe"], ["--mode", "freqcache", "--slots", 64, "--workers",
-                    2], ["--mode", "scratchpipe", "--depth", 15, "--transport", "cpu"]):
-        code, result, err = train(*raw, *TINY, *options)
+                    2], ["--mode", "scratchpipe", "--depth", 15]):
+        code, result, err = train(*raw, *FAST, *options)
         assert code == 0 and result["check_held"], err
         found.append([result[name] for name in OF_IDS])
     assert found[0] == found[1] == found[2]
     rows, admitted, expired, _, _ = found[0]
     assert rows == admitted - expired <= 2 * 49 and expired > 90
-    assert main(["train", *map(str, [*raw, *TINY[:-1], "--mode", "scratchpipe"])]) == 0
+    assert main(["train", *map(str, [*raw, *FAST[:-1], "--mode", "scratchpipe"])]) == 0
     assert "ids that lost it again" in capsys.readouterr().out
 
 
@@ -185,7 +186,7 @@ def test_a_run_with_raw_ids_resumes(train, raw, tmp_path, monkeypatch):
             Checkpoint(f"{self.path}.{parts['batch']}").save(**parts)
 
     monkeypatch.setattr("hotrow.torch.training.train.Checkpoint", Numbered)
-    path, run = tmp_path / "run.pt", [*raw, *TINY, "--mode", "scratchpipe"]
+    path, run = tmp_path / "run.pt", [*raw, *FAST, "--mode", "scratchpipe"]
     _, whole, _ = train(*run, "--checkpoint", path, "--checkpoint-every", 31)
     code, resumed, err = train(*run, "--resume", f"{path}.31", "--workers", 1)
     assert code == 0 and resumed["first_batch"] == 31, err
@@ -233,7 +234,7 @@ def test_wrong_options(train, options, message):
 @pytest.mark.slow
 def test_a_checkpoint_of_another_run_is_refused(train, tmp_path):
     path = tmp_path / "run.pt"
-    run = [*GENERATED, *TINY, "--mode", "scratchpipe"]
+    run = [*GENERATED, *FAST, "--mode", "scratchpipe"]
     assert train(*run, "--checkpoint", path)[0] == 0
     assert [each.name for each in tmp_path.iterdir()] == ["run.pt"]
     code, _, err = train(*run, "--resume", path)
@@ -261,7 +262,7 @@ def begun(train, tmp_path):
             ",".join(map(str, line)) for line in changed([[*line] for line in lines])))
     write()
     run = ["--trace", path, "--ids", "item,user", "--dense", "x,y", "--label", "click",
-           "--batch-size", 20, *TINY, "--mode", "scratchpipe"]
+           "--batch-size", 20, *FAST, "--mode", "scratchpipe"]
     return run, saved, write
 
 

@@ -47,7 +47,7 @@ class Outcome:
 
 
 def train(batches, mode="resident", tables=TABLES, optimizer="sgd", ahead=0,
-          every=1, transport="model", choose=None, store=None, reset_every=None, config=PLANNING,
+          every=1, transport="cpu", choose=None, store=None, reset_every=None, config=PLANNING,
           **options):
     """Train from one fixed start.
 
