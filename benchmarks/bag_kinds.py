@@ -77,7 +77,7 @@ class Pool:
     def result(self, work):
         return work.dense
 
-    def ways(self, work, table, dense):
+    def addresses(self, work, table, dense):
         """Addresses of the rows read, and of the rows written; `table` and `dense` map a row
         number to its address."""
         return table(work.rows), dense(np.arange(work.count // work.bag))
@@ -124,7 +124,7 @@ class Update(Pool):
     def result(self, work):
         return work.table
 
-    def ways(self, work, table, dense):
+    def addresses(self, work, table, dense):
         order = np.argsort(work.rows, kind="stable")
         distinct = work.rows[order[::work.bag]]
         read = np.c_[dense(order).reshape(-1, work.bag), table(distinct)]

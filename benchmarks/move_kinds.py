@@ -50,9 +50,9 @@ class Gather:
     def result(self, work):
         return work.dense
 
-    def ways(self, work, table, dense):
-        """Addresses of the rows read, and of the rows written; `table` and `dense` map a row
-        number to its address."""
+    def addresses(self, work, table, dense):
+        """Byte addresses of the rows read and of those written; `table` and `dense` map row
+        numbers to addresses."""
         return table(work.rows), dense(np.arange(work.count))
 
     def on_cpu(self, work):
@@ -82,7 +82,7 @@ class Scatter(Gather):
     def result(self, work):
         return work.table[work.rows]
 
-    def ways(self, work, table, dense):
+    def addresses(self, work, table, dense):
         return dense(np.arange(work.count)), table(work.rows)
 
     def on_cpu(self, work):

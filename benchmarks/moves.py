@@ -165,7 +165,7 @@ def _card(kind, options, config, work, expected):
 def _bare(transport, kind, work, table, dense, ports):
     """Cycles of the same requests without the card, with the rows spread round-robin over the
     ports."""
-    sides = kind.ways(work, *(
+    sides = kind.addresses(work, *(
         lambda rows, first=buffer.device_address: first + rows * work.row_bytes
         for buffer in (table, dense)))
     return transport.bare_cycles(

@@ -35,7 +35,7 @@ def make():
     made = []
 
     def build(mode="scratchpipe", tables=TABLES, optimizer="sgd", lr=0.2, **options):
-        device = None if mode == "resident" else hotrow.open("model", config=PLANNING)
+        device = None if mode == "resident" else hotrow.open("cpu", config=PLANNING)
         made.append((HotEmbeddingBagCollection(tables, device, mode, optimizer, lr,
                                                seed=3, **options), device))
         return made[-1][0]

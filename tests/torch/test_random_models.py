@@ -44,7 +44,7 @@ def run(case, mode, device=None):
             held.close()
 
 
-def check(case, transport="model"):
+def check(case, transport="cpu"):
     """Hold a model in mode resident to the plain one, and in its mode to resident; what it was
     compared with."""
     resident = run(case, "resident")

@@ -85,7 +85,7 @@ def test_tables_beside_those_in_memory(tmp_path, mode):
                   for number, config in enumerate(NARROW))
     for tables, here in ((NARROW, "resident"), (mixed, mode)):
         rule = hotrow.torch.SGD(0.2, rounding_seed=7)
-        options = {} if here == "resident" else {"device": "model", "preset": "tiny", "share": 2}
+        options = {} if here == "resident" else {"device": "cpu", "preset": "tiny", "share": 2}
         with HotEmbeddingBagCollection(tables, mode=here, optimizer=rule,
                                        seed=3, **options) as each:
             for batch in made:

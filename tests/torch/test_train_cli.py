@@ -62,7 +62,7 @@ def check_report(result, mode="hotline"):
 @needs(RETAIL)
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
 def test_online_retail(hotrow, optimizer):
-    code, result, _ = hotrow("train", "--trace", RETAIL, *RETAIL_COLUMNS, *MODEL, *SMALL, "--json",
+    code, result, _ = hotrow("train", "--trace", RETAIL, *RETAIL_COLUMNS, *SMALL, "--json",
                              "--optimizer", optimizer, "--batches", 24, "--batch-size", 2048)
     assert code == 0
     check_report(result)
@@ -101,7 +101,7 @@ def test_online_retail_on_the_hardware(hotrow, batches, samples, popular):
 @needs(RETAIL)
 def test_invoices_as_bags(hotrow):
     code, result, _ = hotrow("train", "--trace", RETAIL, *RETAIL_COLUMNS, "--bag", "invoice",
-                             *MODEL, *SMALL, "--json", "--batches", 10, "--batch-size", 256)
+                             *SMALL, "--json", "--batches", 10, "--batch-size", 256)
     assert code == 0
     check_report(result)
     assert 0 < result["popular_fraction"] < 0.5 < result["hit_rate"]
