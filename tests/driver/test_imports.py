@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,13 @@ def test_imports_go_to_lower_levels(package):
             if below is not None and other != unit and below >= level and target in MODULES:
                 wrong.append(f"{name} (level {level}) imports {target} (level {below})")
     assert not wrong
+
+
+def test_files_import_each_other_in_no_circle():
+    """Also those of one package, inside functions, and for type checkers only."""
+    files = {name: {target for target, _ in imports} for name, (path, imports) in MODULES.items()
+             if path.stem != "__init__"}
+    TopologicalSorter({name: targets & files.keys() for name, targets in files.items()}).prepare()
 
 
 @pytest.mark.parametrize("outside", ["benchmarks", "tests"])
