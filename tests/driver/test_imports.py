@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -78,10 +79,9 @@ def modules():
             yield ".".join(parts[:-1] if is_package else parts), path, is_package
 
 
-def imported(name, tree, is_package):
+def imported(name, tree, is_package, late=False):
     """Absolute names of everything a module imports, (name, whether only when called)."""
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    for node in ast.walk(tree):
+    for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -90,17 +90,19 @@ def imported(name, tree, is_package):
                 here = name.split(".")[:len(name.split(".")) - node.level + is_package]
                 base = ".".join([*here, base] if base else here)
             names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        else:
+        elif isinstance(node, ast.expr):  # which has no statement
             continue
-        late, above = False, node
-        while above in parents:
-            above = parents[above]
-            late |= isinstance(above, ast.FunctionDef)
+        else:
+            yield from imported(name, node, is_package, late or isinstance(node, ast.FunctionDef))
+            continue
         yield from ((each, late) for each in names)
 
 
-MODULES = {name: (path, list(imported(name, ast.parse(path.read_text()), is_package)))
-           for name, path, is_package in modules()}
+@cache
+def found():
+    """(Path, imports) of every module by name: read by the first test that asks."""
+    return {name: (path, list(imported(name, ast.parse(path.read_text()), is_package)))
+            for name, path, is_package in modules()}
 
 
 def within(name, package):
@@ -109,12 +111,12 @@ def within(name, package):
 
 def test_the_packages_are_found():
     for package in ("hotrow_rtl", "hotrow_sim", "hotrow"):
-        assert sum(within(name, package) for name in MODULES) > 5, package
+        assert sum(within(name, package) for name in found()) > 5, package
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)
 def test_arrows_point_one_way(package):
-    wrong = [f"{name} imports {target}" for name, (_, imports) in MODULES.items()
+    wrong = [f"{name} imports {target}" for name, (_, imports) in found().items()
              if within(name, package) for target, _ in imports
              if target.partition(".")[0] in FORBIDDEN[package]]
     assert not wrong
@@ -130,7 +132,7 @@ def placed(name, package):
 @pytest.mark.parametrize("package", LEVELS)
 def test_imports_go_to_lower_levels(package):
     wrong = []
-    for name, (_, imports) in MODULES.items():
+    for name, (_, imports) in found().items():
         if not within(name, package) or name == package:
             continue
         level, unit = placed(name, package)
@@ -139,21 +141,21 @@ def test_imports_go_to_lower_levels(package):
             continue
         for target, _ in imports:
             below, other = placed(target, package) if within(target, package) else (None, None)
-            if below is not None and other != unit and below >= level and target in MODULES:
+            if below is not None and other != unit and below >= level and target in found():
                 wrong.append(f"{name} (level {level}) imports {target} (level {below})")
     assert not wrong
 
 
 def test_files_import_each_other_in_no_circle():
     """Also those of one package, inside functions, and for type checkers only."""
-    files = {name: {target for target, _ in imports} for name, (path, imports) in MODULES.items()
+    files = {name: {target for target, _ in imports} for name, (path, imports) in found().items()
              if path.stem != "__init__"}
     TopologicalSorter({name: targets & files.keys() for name, targets in files.items()}).prepare()
 
 
 @pytest.mark.parametrize("outside", ["benchmarks", "tests"])
 def test_products_do_not_import(outside):
-    wrong = [f"{name} imports {target}" for name, (_, imports) in MODULES.items()
+    wrong = [f"{name} imports {target}" for name, (_, imports) in found().items()
              for target, _ in imports if within(target, outside)]
     assert not wrong
 
@@ -161,7 +163,7 @@ def test_products_do_not_import(outside):
 def test_the_driver_needs_numpy_only():
     allowed = {*sys.stdlib_module_names, "numpy", "hotrow"}
     inside = {"torch", "argcomplete"}  # only inside functions
-    wrong = [f"{name} imports {target}" for name, (_, imports) in MODULES.items()
+    wrong = [f"{name} imports {target}" for name, (_, imports) in found().items()
              if within(name, "hotrow") and not any(within(name, extra) for extra in EXTRAS)
              for target, late in imports
              if (target.partition(".")[0] not in allowed | (inside if late else set()))
@@ -173,17 +175,17 @@ def test_the_driver_needs_numpy_only():
 @pytest.mark.parametrize("root", WITHOUT_AMARANTH)
 def test_these_load_without_amaranth(root):
     """Followed through every module that is loaded on the way."""
-    seen, pending = set(), [name for name in MODULES if within(name, root)]
+    seen, pending = set(), [name for name in found() if within(name, root)]
     assert pending
     while pending:
         name = pending.pop()
         if name in seen:
             continue
         seen.add(name)
-        pending += [parent for parent in (name.rpartition(".")[0],) if parent in MODULES]
-        for target, late in MODULES[name][1]:
+        pending += [parent for parent in (name.rpartition(".")[0],) if parent in found()]
+        for target, late in found()[name][1]:
             assert late or target.partition(".")[0] != "amaranth", f"{name} imports {target}"
-            if target in MODULES and not late:
+            if target in found() and not late:
                 pending.append(target)
 
 

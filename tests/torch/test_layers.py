@@ -1,6 +1,6 @@
 """The packages of hotrow.torch import downwards only."""
 
-from tests.driver.test_imports import MODULES
+from tests.driver.test_imports import found
 
 LEVELS = {"memory": 1, "features": 2, "optim": 3, "store": 4, "collection": 5, "sharded": 6,
           "pipeline": 6, "conversion": 7, "training": 7}
@@ -12,7 +12,7 @@ def package(name):
 
 
 def test_imports_point_downwards():
-    modules = {name: imports for name, (_, imports) in MODULES.items() if package(name)}
+    modules = {name: imports for name, (_, imports) in found().items() if package(name)}
     assert {package(name) for name in modules} == set(LEVELS)
     wrong = [f"{name} imports {target}" for name, imports in modules.items()
              for target, _ in imports if package(target) in LEVELS
