@@ -43,8 +43,8 @@ def loader(**options):
 class Run:
     """A model with its device and pipeline."""
 
-    def __init__(self, mode="scratchpipe", loader=None, ahead=None, **options):
-        self.device = None if mode == "resident" else hotrow.open("cpu", config=PLANNING)
+    def __init__(self, mode="scratchpipe", loader=None, ahead=None, transport="model", **options):
+        self.device = None if mode == "resident" else hotrow.open(transport, config=PLANNING)
         torch.manual_seed(4)
         self.model = Model(HotEmbeddingBagCollection(TABLES, self.device, mode, "rowwise_adagrad",
                                                      0.1, seed=2, **options))
@@ -95,7 +95,7 @@ def test_workers_of_the_loader_that_stay():
 
 def trained(**options):
     """Losses of two epochs and the digest at their end."""
-    run = Run(**options)
+    run = Run(transport="cpu", **options)
     for _ in range(2):
         run.epoch()
     assert len(run.losses) == 2 * len(run.pipeline) == 38  # with the short tail
@@ -106,10 +106,10 @@ def trained(**options):
 @pytest.mark.parametrize("trained", [7, pytest.param(19, marks=pytest.mark.slow)])
 def test_a_run_resumes(trained):
     """In the middle of its second epoch, and at the end."""
-    whole = Run(workers=2)
+    whole = Run(workers=2, transport="cpu")
     for _ in range(3):
         whole.epoch()
-    first = Run(share=2)
+    first = Run(share=2, transport="cpu")
     first.epoch()
     for number, batch in enumerate(first.pipeline, 1):
         first.step(batch)
@@ -120,7 +120,7 @@ def test_a_run_resumes(trained):
     state = {"model": first.model.state_dict(), "rows": first.collection.optimizer.state_dict(),
              "pipeline": first.pipeline.state_dict()}
     state = torch.load(saved(state), weights_only=True)
-    second = Run(mode="freqcache")
+    second = Run(mode="freqcache", transport="cpu")
     second.model.load_state_dict(state["model"])
     second.collection.optimizer.load_state_dict(state["rows"])
     second.pipeline.load_state_dict(state["pipeline"])
