@@ -112,7 +112,7 @@ def fuzzed(seed, batches, optimizer="sgd", spoil=None, **options):
             spoil(store)
 
     return chosen, train(batches, "scratchpipe", optimizer=optimizer, choose=drawn.choice,
-                         store=change, **chosen)
+                         transport="model", store=change, **chosen)
 
 
 @pytest.mark.slow

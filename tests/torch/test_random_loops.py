@@ -172,7 +172,7 @@ def run_loop(case, device=None):
 
 
 def check_loop(case):
-    with hotrow.open("model", preset="tiny") as device:
+    with hotrow.open("cpu", preset="tiny") as device:
         found = run_loop(case, device)
     assert found == run_loop(case)
 
