@@ -134,7 +134,7 @@ def test_stages_wait_for_the_trainer(kind):
 
 
 def trained(batches, run, **more):
-    return train(batches, **{"optimizer": "rowwise_adagrad", **run}, **more)
+    return train(batches, transport="model", **{"optimizer": "rowwise_adagrad", **run}, **more)
 
 
 @pytest.mark.slow
