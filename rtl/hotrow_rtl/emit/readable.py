@@ -9,6 +9,8 @@ import re
 from .expressions import NAME, NUMBER, Parser, spoken
 
 _LONGEST = 100  # characters of an expression
+_LINE = re.compile(r"^  assign .{1000,}$", re.MULTILINE)  # Verilator reads no line of 40,000 tokens
+_PIECE = re.compile(r"(.{80,}?,) ")
 _MODULE = re.compile(r"^module (\\\S+|\w+)(.*?^endmodule\n)", re.MULTILINE | re.DOTALL)
 _DECLARED = re.compile(rf"^  (?:input|output|wire|reg) (?:\[(\d+):(\d+)\] )?({NAME}) *(?:= .*)?;$",
                        re.MULTILINE)
@@ -67,6 +69,7 @@ class _Module:
         names = self._names(body)
         body = re.sub(NUMBER, lambda found: names.get(found[0], found[0]), body)
         body = _CASE.sub(r"\1(* parallel_case *) \2", body)  # Yosys warns of the comment
+        body = _LINE.sub(lambda line: _PIECE.sub(r"\1\n    ", line[0]), body)
         return _INITIAL.sub(r"  reg \1\2;\n  initial \2 = \3;", body)
 
     def _settle(self, left):

@@ -201,3 +201,12 @@ def test_long_chains(tmp_path):
     chain = [f"  assign _{number + 1}_ = y ^ _{number}_;" for number in range(4999)]
     text = body(*wires, "  assign _0_ = ~ y;", *reversed(chain), "  assign o[0] = _4999_;")
     assert len(readable(text, {}).splitlines()) < len(text.splitlines()) / 2
+
+
+def test_long_lines_are_broken():
+    """Verilator reads no line of 40,000 tokens."""
+    parts = ", ".join(f"x[{bit % 4}]" for bit in range(20_000))
+    text = body("  wire [19999:0] w;", f"  assign w = {{ {parts} }};", "  assign o = w[4:0];")
+    found = readable(text, {})
+    assert max(map(len, found.splitlines())) < 150
+    assert re.sub(r"\s+", " ", found) == re.sub(r"\s+", " ", text)
