@@ -30,6 +30,7 @@ from hotrow.torch.store.host_tables import HostTables
 from hotrow.torch.store.in_flight import BatchWindow
 from hotrow.torch.store.placement_policy import LookAheadPolicy
 from hotrow.torch.store.row_updates import RowUpdates
+from hotrow.torch.store.whole_tables import WholeLookup, WholeTables
 
 from tests.torch.training import PLANNING
 
@@ -160,7 +161,8 @@ def test_an_error_that_the_caller_catches_and_a_device_that_was_closed_first():
 CALLS = [
     (lookup.Lookup, "pool"), (lookup.Lookup, "stage"), (GradientStage, "staging"),
     (GradientStage, "clear"), (StagedGradients, "add_groups"), (FiniteCheck, "check"),
-    (RowOptimizer, "_apply"), (TrainedBatches, "take")]
+    (RowOptimizer, "_apply"), (TrainedBatches, "take"), (WholeTables, "look_up"),
+    (WholeLookup, "pool")]
 CALLS_OF_SLOTS = [
     (cached.CachedStore, "take"), (cached.CachedStore, "finish"), (SlotStorage, "mark_trained"),
     (HostTables, "staging"), (HostTables, "fetch"), (HostTables, "write_after"),
@@ -204,7 +206,7 @@ def test_training_goes_on_after_an_interrupt_at_any_call(monkeypatch, owner, nam
                     hotrow.open("cpu", config=PLANNING))
                 collection = Collection(TABLES, device, mode, "adagrad", 0.1,
                                         options=Options(seed=2, workers=0))
-                at_call(patched, owner, name, 4, after, act)
+                at_call(patched, owner, name, 2, after, act)
                 steps, said = go_on(collection, act is fail)
                 broken = collection.staging.broken
                 patched.undo()
