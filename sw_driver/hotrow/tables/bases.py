@@ -36,6 +36,11 @@ class TensorBase:
     files: Sequence[str | os.PathLike[str]]
     tensor: str
 
+    def __post_init__(self) -> None:
+        files = self.files
+        given = [files] if isinstance(files, (str, bytes, os.PathLike)) else files
+        object.__setattr__(self, "files", tuple(map(os.fsdecode, given)))
+
     def kept(self, table: Mapping[str, Any]) -> dict[str, Any]:
         """What a manifest says of the base of a table that it describes; raises Error where the
         files have another tensor."""
@@ -48,22 +53,25 @@ class TensorBase:
         return {"kind": "safetensors", "tensor": self.tensor, "files": found}
 
     def _file(self, path: Path, expected: int) -> dict[str, Any]:
+        first = _begin(path, 8)
+        length = int.from_bytes(first, "little")
+        text = _begin(path, 8 + min(length, 100 << 20))[8:]
+        size, header = path.stat().st_size, None
         try:
-            with open(path, "rb") as file:
-                length = int.from_bytes(file.read(8), "little")
-                text = file.read(min(length, 100 << 20))
-            size = path.stat().st_size
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        try:
-            entry = json.loads(text)[self.tensor]
-            rows, dim = map(int, entry["shape"])
-            begin, end = map(int, entry["data_offsets"])
+            header = json.loads(text)
+            entry = header[self.tensor]
+            (rows, dim), (begin, end) = entry["shape"], entry["data_offsets"]
             dtype = _DTYPES[entry["dtype"]]
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
+            if any(type(number) is not int for number in (rows, dim, begin, end)):
+                raise TypeError(f"shape {entry['shape']} at {entry['data_offsets']}")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            there = f"{type(error).__name__}: {error}"
+            if isinstance(header, dict):
+                there += f", in a file with the tensors {sorted(header.keys() - {'__metadata__'})}"
+            if header is None and first[:1] == b"{":
+                there = "it looks like an index: name the shard that has the tensor by it"
             raise Error(f"the file {path} is no safetensors file with a tensor {self.tensor!r} of "
-                        f"{', '.join(_DTYPES)} [rows, dim] ({type(error).__name__}: {error})"
-                        ) from error
+                        f"{', '.join(_DTYPES)} [rows, dim] ({there[:500]})") from error
         if dim != expected or rows < 1 or end - begin != rows * dim * _BYTES[dtype] or (
                 not 0 <= begin <= end <= size - 8 - length):
             raise Error(f"the file {path} has tensor {self.tensor!r} of shape {[rows, dim]} at "
@@ -88,18 +96,14 @@ class FileBase:
         """What a manifest says of the base of a table that it describes; raises Error where the
         file has another table."""
         path = Path(self.path)
-        try:
-            with open(path, "rb") as file:
-                text = file.read(1 << 16)
-        except OSError as error:
-            raise _unreadable(path, error) from error
+        text = _begin(path, 1 << 16)
         try:
             header, _ = json.JSONDecoder().raw_decode(text[:text.find(b"\n")].decode())
             page, width, rows = (int(header[key]) for key in ("page", "elements", "rows"))
             dtype, state = header["dtype"], header["state"]
             known = (header["format"] == "hotrow table 1" and bool(header["filled"])
                      and min(page // 4, width, rows) > 0)
-        except (ValueError, KeyError, TypeError, OverflowError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             known = False
         if not known or dtype not in _BYTES:
             raise Error(f"the file {path} is no table of the format 'hotrow table 1' with rows")
@@ -186,6 +190,17 @@ def _named(kept: dict[str, Any]) -> str:
         return "a seed"
     return f"{kept['kind']} {[Path(file['path']).name for file in kept['files']]}" + (
         f" tensor {kept['tensor']!r}" if "tensor" in kept else "")
+
+
+def _begin(path: Path, size: int) -> bytes:
+    """The first bytes of a file."""
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is no file")
+        with open(path, "rb") as file:
+            return file.read(size)
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def _unreadable(path: Path, error: OSError) -> Error:

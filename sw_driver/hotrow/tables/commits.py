@@ -10,8 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from ..contract.errors import Error
+from ..operands.integers import whole
 from ..system.files import sync_folder
-from .manifest import check_alone, manifest_path, numbers, read_manifest, replace, write_manifest
+from .manifest import (
+    check_alone,
+    manifest_path,
+    numbered,
+    numbers,
+    read_manifest,
+    replace,
+    segment_files,
+    write_manifest,
+)
 
 
 @dataclass(frozen=True)
@@ -33,10 +43,6 @@ class Commit:
 
 
 _HELD = ""  # the name of a commit that stays until the next one
-
-
-def _number(path: Path) -> int:
-    return int(path.stem.removeprefix("seg-"))
 
 
 class Commits:
@@ -63,7 +69,7 @@ class Commits:
         self.folder, self._spare, self._needed = folder, folder / "spare-commit", 1 << 20
         known = numbers(folder)
         if not known:
-            if any(folder.glob("seg-*.log")):
+            if segment_files(folder):
                 raise Error(f"the folder {folder} has segments and no commit-*.json: copy the "
                             f"manifest from where it is whole, or name an empty folder")
             check_alone(folder)
@@ -85,6 +91,7 @@ class Commits:
 
     def open(self, number: int) -> None:
         """Make a commit the one that is open."""
+        number = whole(number, "commit")
         if number not in self.manifests or number not in (*self.kept.values(), self.greatest):
             raise Error(f"the folder {self.folder} has no commit {number}: it has "
                         f"{', '.join(str(each.number) for each in self.listed())}")
@@ -93,7 +100,7 @@ class Commits:
     def next_segment(self) -> int:
         """A number that no segment has had."""
         numbers: list[int] = [found["next_segment"] for found in self.manifests.values()]
-        return max(numbers + [_number(path) + 1 for path in self.folder.glob("seg-*.log")])
+        return max(numbers + [number + 1 for number, _ in segment_files(self.folder)])
 
     def listed(self) -> list[Commit]:
         """The last commit and those that are kept, ascending."""
@@ -200,8 +207,7 @@ class Commits:
             return []
         _, last, kept = self.named()
         needed = last | kept
-        return [(_number(path), path) for path in self.folder.glob("seg-*.log")
-                if _number(path) not in needed]
+        return [each for each in segment_files(self.folder) if each[0] not in needed]
 
     def tidy(self) -> None:
         """Remove what a process that was killed left."""
@@ -209,9 +215,8 @@ class Commits:
             path.unlink()
         if not self._damaged:
             self._drop()
-            stems = {manifest_path(self.folder, number).stem for number in self.manifests}
-            for path in self.folder.glob("commit-*.dense"):
-                if path.stem not in stems:
+            for number, path in numbered(self.folder, "commit", ".dense", 12):
+                if number not in self.manifests:
                     path.unlink()
 
     def _dense(self, number: int) -> Path:

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import Error
+from .rows import flat_rows
 from .table import Table
 
 DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64"}
@@ -55,8 +57,11 @@ def write_safetensors(file: str | os.PathLike[str], tensors: Sequence[Tensor],
             out.flush()
             os.fsync(out.fileno())
         os.replace(new, path)
-    except OSError as error:
-        new.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            new.unlink()
+        if not isinstance(error, OSError):
+            raise
         raise Error(f"the file {path} could not be written: {error}: make space, or name another "
                     f"file") from error
 
@@ -72,11 +77,11 @@ def export_table(reader: _Readable, about: Table, file: str | os.PathLike[str],
                  ids: ArrayLike | None) -> None:
     """Write a table of a reader, or some of its rows, to a safetensors file."""
     name = about.name
-    listed = np.arange(about.rows) if ids is None else np.asarray(ids)
+    listed = np.arange(about.rows) if ids is None else flat_rows(ids)
     pieces = (reader.rows(name, listed[first:first + CHUNK])
               for first in range(0, listed.size, CHUNK))
     tensors: list[Tensor] = [(name, about.dtype, (listed.size, about.dim), pieces)]
     if ids is not None:
-        whole = iter([np.ascontiguousarray(listed, np.int64)])
+        whole = iter([listed])
         tensors.append((f"{name}.ids", "int64", (listed.size,), whole))
     write_safetensors(file, tensors, {"commit": str(reader.number), "table": name})

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import zlib
 from contextlib import suppress
 from itertools import chain
@@ -22,7 +23,20 @@ def manifest_path(folder: Path, number: int) -> Path:
 
 def numbers(folder: Path) -> list[int]:
     """Of the commits of a folder, ascending."""
-    return sorted(int(path.stem.removeprefix("commit-")) for path in folder.glob("commit-*.json"))
+    return [number for number, _ in numbered(folder, "commit", ".json", 12)]
+
+
+def segment_files(folder: Path) -> list[tuple[int, Path]]:
+    """Numbers and files of the segments in a folder, ascending."""
+    return numbered(folder, "seg", ".log", 8)
+
+
+def numbered(folder: Path, kind: str, suffix: str, digits: int) -> list[tuple[int, Path]]:
+    """Numbers and files of a kind, ascending, without those that others have put there."""
+    found = [(path.name[len(kind) + 1:-len(suffix)], path)
+             for path in folder.glob(f"{kind}-*{suffix}")]
+    return sorted((int(number), path) for number, path in found
+                  if number.isdecimal() and f"{int(number):0{digits}d}" == number)
 
 
 def rank_folder(folder: Path, rank: int, world: int) -> Path:
@@ -33,7 +47,8 @@ def rank_folder(folder: Path, rank: int, world: int) -> Path:
 def rank_folders(folder: Path) -> list[tuple[Path, int]]:
     """Those that exist, each with its number of ranks."""
     return [(each, int(each.name.rpartition("-")[2]))
-            for each in sorted(folder.glob("rank-*-of-*"))]
+            for each in sorted(folder.glob("rank-*-of-*"))
+            if re.fullmatch("rank-[0-9]{3,}-of-[0-9]{3,}", each.name)]
 
 
 def check_alone(folder: Path) -> None:
@@ -61,7 +76,10 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Commit: durable when the call returns."""
+    """Commit: durable when the call returns. What would not open again is not written."""
+    if not _is_manifest(manifest, manifest["number"]):
+        raise Error(f"commit {manifest['number']} in {folder} would not open again, and was not "
+                    f"made: expected rows, dim, seed, step and sizes as whole numbers")
     text = json.dumps(manifest).encode() + b"\n"
     replace(manifest_path(folder, manifest["number"]),
             text + f"crc32 {zlib.crc32(text):08x} {len(text)}\n".encode())
@@ -87,8 +105,15 @@ def read_manifest(folder: Path, number: int) -> dict[str, Any]:
     if found.get("format") != FORMAT:
         raise Error(f"the file {path} has format {found.get('format')!r}, and this version reads "
                     f"{FORMAT}")
+    if not _is_manifest(found, number):
+        raise Error(f"the file {path} is no manifest that a store wrote: copy it from where it is "
+                    f"whole")
+    return found
+
+
+def _is_manifest(found: dict[str, Any], number: int) -> bool:
     try:
-        wrong = found["number"] != number or len(bytes.fromhex(found["store"])) != 16 or not (
+        return found["number"] == number and len(bytes.fromhex(found["store"])) == 16 and (
             _have(found, _KINDS) and found["block_bytes"] in range(4096, 1 << 31, 4096)
             and found["segment_blocks"] in range(1, 1 << 31)
             and all(_have(table, _TABLE_KINDS) and type(table["seed"]) is int
@@ -97,11 +122,7 @@ def read_manifest(folder: Path, number: int) -> dict[str, Any]:
             and all(map(_is_number, chain(*found["segments"], *found["gaps"],
                                           found["kept"].values()))))
     except (TypeError, ValueError, AttributeError, KeyError):
-        wrong = True
-    if wrong:
-        raise Error(f"the file {path} is no manifest that a store wrote: copy it from where it is "
-                    f"whole")
-    return found
+        return False
 
 
 _KINDS = {name: int for name in ("step", "history_from", "block_bytes", "segment_blocks",

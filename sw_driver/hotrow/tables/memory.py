@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..contract.errors import Error
+from ..operands.integers import whole
 from .table import Table, block_bytes, fitting
 
 LOOKUPS = 1 << 14  # most distinct rows of a batch, by default
@@ -98,6 +99,10 @@ def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = LOOKUP
         The limit is none, or too low: it names the least.
     """
     limit = memory_bytes(limit)
+    for name, value, fewest in (("lookups", lookups, 0), ("depth", depth, 1),
+                                ("process", process, 0), ("number of tables", len(tables), 1)):
+        if whole(value, name) < fewest:
+            raise Error(f"expected a {name} of {fewest} or more, got {value}")
     block = block_bytes(tables)
     record = max(max(table.memory_bytes, table.row_bytes) + table.side_bytes for table in tables)
     blocks = sum(-(-table.rows // fitting(table.record, block)) for table in tables)
@@ -120,9 +125,10 @@ def plan_memory(limit: int | str, tables: Sequence[Table], lookups: int = LOOKUP
 
 def memory_bytes(limit: int | str) -> int:
     """A size in bytes, or such as "640MB": int."""
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", str(limit))
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE]\+?[0-9]{1,2})?)\s*([A-Za-z]*)\s*",
+                         str(limit))
     unit = _UNITS.get(found[2].upper()) if found else None
-    if found is None or unit is None or isinstance(limit, bool):
+    if found is None or unit is None or isinstance(limit, bool) or len(found[1]) > 40:
         raise Error(f"expected a size of memory in bytes, or such as '640MB' or '2GiB', got "
                     f"{limit!r}")
     return int(float(found[1]) * unit)

@@ -2,7 +2,9 @@
 
 import ctypes
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from ctypes import (
     POINTER,
     byref,
@@ -15,6 +17,7 @@ from ctypes import (
     c_void_p,
 )
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -61,6 +64,7 @@ class NativeStore:
     def __init__(self, folder: Path):
         self.folder, self.handle = folder, c_void_p()
         self.owner, self.failure = os.getpid(), ""
+        self._users, self._alone = set[int](), 0  # threads within `using`, and the one in `alone`
         self._library = native.native_library()
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -72,16 +76,48 @@ class NativeStore:
             It failed, the store is closed, or it belongs to the parent of this process.
         """
         self.check_process()
-        if not self.handle and name != "open":
+        with self.using():
+            if name != "open":
+                self.check_open()
+            if self.failure and name in ("append", "cut"):
+                raise Error(self.failure)
+            function = getattr(self._library, f"tables_{name}")
+            function.argtypes, function.restype = [c_char_p, *_ARGUMENTS[name]], c_int64
+            message = ctypes.create_string_buffer(1024)
+            first = () if name == "open" else (self.handle,)
+            if function(message, *first, *arguments) < 0:
+                raise Error(message.value.decode(errors="replace"))
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """What a thread does here ends before another one is `alone`, else it raises Error."""
+        me = get_ident()
+        first = me not in self._users
+        try:
+            self._users.add(me)
+            if self._alone not in (0, me):
+                raise Error(f"the tables in {self.folder} are closed: open them")
+            yield
+        finally:
+            if first:
+                self._users.discard(me)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Close, or open again, without other threads; the caller has a lock."""
+        self.check_process()
+        try:
+            self._alone = get_ident()
+            while self._users - {self._alone}:
+                time.sleep(0.001)
+            yield
+        finally:
+            self._alone = 0
+
+    def check_open(self) -> None:
+        """Raise Error after `close`."""
+        if not self.handle:
             raise Error(f"the tables in {self.folder} are closed: open them")
-        if self.failure and name in ("append", "cut"):
-            raise Error(self.failure)
-        function = getattr(self._library, f"tables_{name}")
-        function.argtypes, function.restype = [c_char_p, *_ARGUMENTS[name]], c_int64
-        message = ctypes.create_string_buffer(1024)
-        first = () if name == "open" else (self.handle,)
-        if function(message, *first, *arguments) < 0:
-            raise Error(message.value.decode(errors="replace"))
 
     def check_process(self) -> None:
         """Raise Error in a child of the process that opened the store."""

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..contract.errors import Error
 from .export import export_table
 from .manifest import STEP_BITS, numbers, rank_folders, read_manifest
-from .reader import TRIES, Reader
+from .reader import TRIES, Reader, check_out
+from .rows import flat_rows
 from .table import Table
 
 
@@ -84,26 +85,22 @@ class RankReader:
     def rows(self, table: str, ids: ArrayLike, out: NDArray[Any] | None = None,
              state: bool = False) -> Any:
         """Read rows of a whole table; as `Reader.rows`."""
-        about, listed = self._table(table), np.asarray(ids)
-        if listed.size and (listed.dtype.kind not in "iu" or listed.ndim != 1 or listed.min() < 0
-                            or listed.max() >= about.rows):
-            raise Error(f"expected rows 0 to {about.rows - 1} of table {table!r} as integers [n], "
-                        f"got {listed.dtype} {list(listed.shape)} from {listed.min()} to "
-                        f"{listed.max()}")
+        about, listed = self._table(table), flat_rows(ids)
+        if listed.size and (listed.min() < 0 or listed.max() >= about.rows):
+            raise Error(f"expected rows 0 to {about.rows - 1} of table {table!r}, got "
+                        f"{listed.min()} to {listed.max()}")
         found: list[NDArray[Any]] = []
         for reader in self._readers:
             first, step, _ = reader.tables[table].part or (0, 1, 0)
             at = np.flatnonzero(listed % step == first) if listed.size else np.arange(0)
-            parts = reader.rows(table, listed[at].astype(np.int64) // step, state=state)
+            parts = reader.rows(table, listed[at] // step, state=state)
             parts = parts if state else (parts,)
             found = found or [np.empty((listed.size, *part.shape[1:]), part.dtype)
                               for part in parts]
             for whole, part in zip(found, parts, strict=True):
                 whole[at] = part
         if out is not None:
-            if out.shape != found[0].shape or out.dtype != found[0].dtype:
-                raise Error(f"expected out of {found[0].dtype} {list(found[0].shape)}, got "
-                            f"{out.dtype} {list(out.shape)}")
+            check_out(out, found[0].dtype, found[0].shape)
             out[:] = found[0]
             found[0] = out
         return tuple(found) if state else found[0]

@@ -9,15 +9,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..contract.errors import Error
+from ..operands.integers import whole
 from ..system.forks import ForkLock
 from . import bases
 from .export import CHUNK, export_table
 from .manifest import check_alone, manifest_path, numbers, read_manifest
 from .native_store import NativeStore
-from .rows import Rows
+from .rows import Rows, flat_rows
 from .table import Table
 
 TRIES = 100  # of a commit that goes while its files are opened
+
+
+def check_out(out: NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Raise Error unless rows can be written to an array."""
+    if not isinstance(out, np.ndarray) or (out.shape, out.dtype) != (shape, dtype) or (
+            not out.flags.writeable):
+        raise Error(f"expected out of {dtype} {list(shape)} to write to, got "
+                    f"{type(out).__name__ if not isinstance(out, np.ndarray) else out.dtype} "
+                    f"{list(np.shape(out))}")
 
 
 class Reader:
@@ -69,6 +79,7 @@ class Reader:
                     f"open one that is kept, by its number")
 
     def _find(self, commit: int | None) -> dict[str, Any]:
+        commit = None if commit is None else whole(commit, "commit")
         while True:
             known = numbers(self._folder)
             if not known:
@@ -121,12 +132,11 @@ class Reader:
         about = self._table(table)
         if state and about.state is None:
             raise Error(f"table {table!r} of {self._folder} has no state")
-        listed = np.asarray(ids)
+        listed = flat_rows(ids)
         dtype = np.dtype(about.dtype if about.dtype != "bfloat16" else np.uint16)
-        if out is not None and (out.shape != (listed.size, about.dim) or out.dtype != dtype):
-            raise Error(f"expected out of {dtype} [{listed.size}, {about.dim}], got {out.dtype} "
-                        f"{list(out.shape)}")
-        direct = out is not None and about.elements == about.dim and out.strides[1] == out.itemsize
+        if out is not None:
+            check_out(out, dtype, (listed.size, about.dim))
+        direct = out is not None and about.elements == about.dim and out.flags.c_contiguous
         array = out if out is not None and direct else np.empty(
             (listed.size, about.elements), dtype)
         side = np.empty(listed.size, np.float32) if about.state == "row" else None
@@ -172,6 +182,7 @@ class Reader:
             Rows of `since` share blocks with later ones, because it is not kept and long ago, or a
             rollback dropped it.
         """
+        since, until = whole(since, "since"), until if until is None else whole(until, "until")
         if until is not None and until != self.number:
             with Reader(self._folder, until, self._ring) as other:
                 return other.changed(table, since)
@@ -205,6 +216,7 @@ class Reader:
     def refresh(self) -> int:
         """Go on to the last commit: its number."""
         with self._lock:
+            self._native.check_open()
             manifest = self._find(None)
             if manifest["number"] == self.number:
                 return self.number

@@ -15,6 +15,17 @@ from .table import Table
 Ticket = tuple[int, int]  # number, rows
 
 
+def flat_rows(rows: ArrayLike) -> NDArray[np.int64]:
+    """Rows as integers [n], else Error."""
+    try:
+        found = np.asarray(rows)
+    except ValueError as error:
+        raise Error(f"expected rows as integers [n]: {error}") from error
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        raise Error(f"expected rows as integers [n], got {found.dtype} {list(found.shape)}")
+    return np.ascontiguousarray(found, np.int64)
+
+
 class Rows:
     """Rows of tables of one kind; the flat row of row r of table t is first[t] + r.
 
@@ -69,10 +80,11 @@ class Rows:
 
     def begin(self, flat: ArrayLike) -> Ticket:
         """Begin to read rows, integers [n] in any order: a ticket for one `finish` or `cancel`."""
-        listed, ticket = self._flat(flat), c_void_p()
-        self._store.call("begin", self._view, listed.ctypes.data, len(listed), byref(ticket))
-        number = next(self._count)
-        self._tickets[number] = ticket.value or 0
+        listed, ticket = flat_rows(flat), c_void_p()
+        with self._store.using():
+            self._store.call("begin", self._view, listed.ctypes.data, len(listed), byref(ticket))
+            number = next(self._count)
+            self._tickets[number] = ticket.value or 0
         return number, len(listed)
 
     def finish(self, ticket: Ticket, out: NDArray[Any],
@@ -94,12 +106,14 @@ class Rows:
             The arrays do not fit (the ticket stays), or the disk did not give a row.
         """
         self._check(out, ticket[1], side, True)
-        self._store.call("finish", self._take(ticket), out.ctypes.data, out.strides[0],
-                         side.ctypes.data if side is not None else None)
+        with self._store.using():
+            self._store.call("finish", self._take(ticket), out.ctypes.data, out.strides[0],
+                             side.ctypes.data if side is not None else None)
 
     def cancel(self, ticket: Ticket) -> None:
         """Give a ticket back in place of `finish`."""
-        self._store.call("cancel", self._take(ticket))
+        with self._store.using():
+            self._store.call("cancel", self._take(ticket))
 
     def append(self, flat: ArrayLike, source: NDArray[Any],
                side: NDArray[np.float32] | None = None) -> None:
@@ -114,11 +128,12 @@ class Rows:
         side : float32[>= n], optional
             State of each row, exactly where it lies apart.
         """
-        listed = self._flat(flat)
+        listed = flat_rows(flat)
         self._check(source, len(listed), side, False)
-        self._store.call("append", self._view, listed.ctypes.data, len(listed),
-                         source.ctypes.data, source.strides[0],
-                         side.ctypes.data if side is not None else None)
+        with self._store.using():
+            self._store.call("append", self._view, listed.ctypes.data, len(listed),
+                             source.ctypes.data, source.strides[0],
+                             side.ctypes.data if side is not None else None)
 
     def end(self) -> None:
         """Cancel every ticket."""
@@ -131,12 +146,6 @@ class Rows:
         except KeyError:
             raise Error(f"this ticket has ended, or is none of these rows in {self._store.folder}: "
                         f"call begin() for each finish() or cancel()") from None
-
-    def _flat(self, flat: ArrayLike) -> NDArray[np.int64]:
-        found = np.asarray(flat)
-        if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
-            raise Error(f"expected rows as integers [n], got {found.dtype} {list(found.shape)}")
-        return np.ascontiguousarray(found, np.int64)
 
     def _check(self, array: NDArray[Any], rows: int, side: NDArray[np.float32] | None,
                written: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..contract.errors import Error
+from ..operands.integers import whole
 from ..system.forks import ForkLock
 from . import bases
 from .commits import Commit, Commits
@@ -176,6 +177,12 @@ class Store:
         """
         if keep is not None and (not isinstance(keep, str) or not keep):
             raise Error(f"expected a name for keep, or None, got {keep!r}")
+        if dense is not None and not isinstance(dense, (bytes, bytearray, memoryview)):
+            raise Error(f"expected dense as bytes, or None, got {type(dense).__name__}")
+        dense = None if dense is None else bytes(dense)
+        step, hold = whole(step, "step"), None if hold is None else whole(hold, "hold")
+        if not 0 <= step < 1 << 64:
+            raise Error(f"expected a step of 0 to 2^64 - 1, got {step}")
         if hold is not None and (hold > self.number or hold not in {
                 each.number for each in self.commits()}):
             raise Error(f"expected a commit up to {self.number} for hold, got {hold}")
@@ -198,13 +205,17 @@ class Store:
     def _check_folder(self) -> None:
         """Raise Error unless the folder is the one that was opened."""
         path = self._folder / "LOCK"
-        if self._lock.closed:
-            return  # the next call says so
+        self._check_locked()
         with suppress(OSError):
             if os.path.samestat(os.stat(path), os.fstat(self._lock.fileno())):
                 return
         raise Error(f"{path} is not the file that was locked, so that the folder was moved or "
                     f"replaced, or another process may train it: put it back and commit again")
+
+    def _check_locked(self) -> None:
+        """Raise Error after `close`."""
+        if self._lock.closed:
+            raise Error(f"the tables in {self._folder} are closed: open them")
 
     def commits(self) -> list[Commit]:
         """The commits that exist, ascending: those that are kept, and the last one."""
@@ -220,6 +231,7 @@ class Store:
         """
         with self._changing:
             self._native.check_process()
+            self._check_locked()
             try:
                 self._commits.release(keep)
                 self._native.name(*self._commits.named())
@@ -238,10 +250,11 @@ class Store:
         Error
             There is no such commit, or a ticket has not ended.
         """
-        if any(view.tickets for view in self._views):
-            raise Error(f"the tables in {self._folder} have tickets that have not ended: finish or "
-                        f"cancel them before rollback()")
-        with self._changing:
+        with self._changing, self._native.alone():
+            self._check_locked()
+            if any(view.tickets for view in self._views):
+                raise Error(f"the tables in {self._folder} have tickets that have not ended: "
+                            f"finish or cancel them before rollback()")
             self._commits.open(number)
             self._native.close()
             self._native.failure = ""
@@ -317,7 +330,7 @@ class Store:
         """End without a commit; tickets end with it."""
         if os.getpid() != self._native.owner or self._lock.closed:
             return
-        with self._changing:
+        with self._changing, self._native.alone():
             for view in self._views:
                 view.end()
             self._native.close()

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from ..contract.errors import Error
+from ..operands.integers import whole
 from . import bases
 
 ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -61,10 +63,22 @@ class Table:
     part: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rows < 1 << 32 or self.dim < 1 or self.dtype not in ELEMENT_BYTES:
-            raise self._error(f"expected 1 to 2^32 - 1 rows of at least one element of "
+        for name in ("rows", "dim", "seed", "columns", "width"):
+            if getattr(self, name) is not None:
+                self._set(name, whole(getattr(self, name), f"{name} of table {self.name!r}"))
+        for name in ("bound", "initial_state"):
+            self._set(name, float(getattr(self, name)))
+        if not (isinstance(self.name, str) and isfinite(self.bound + self.initial_state)):
+            raise self._error(f"expected a name, and a finite bound and initial_state, got "
+                              f"{self.bound} and {self.initial_state}")
+        if not 1 <= self.rows < 1 << 32 or not 1 <= self.dim < 1 << 31 or (
+                self.dtype not in ELEMENT_BYTES):
+            raise self._error(f"expected 1 to 2^32 - 1 rows of 1 to 2^31 - 1 elements of "
                               f"{', '.join(ELEMENT_BYTES)}, got {self.rows} rows of {self.dim} "
                               f"elements of {self.dtype!r}")
+        if not isinstance(self.base, (bases.TensorBase, bases.FileBase, type(None))):
+            raise self._error(f"expected a TensorBase or FileBase as base, or None, got "
+                              f"{self.base!r}")
         if self.state not in (None, "row", "element") or (
                 self.state == "element") > (self.dtype == "float32"):
             raise self._error(f"expected state None, 'row', or 'element' of float32 rows, got "
@@ -79,6 +93,9 @@ class Table:
             if not 0 <= first < step or self.rows < -(-(rows - first) // step):
                 raise self._error(f"expected a part whose first row is 0 to its step - 1, and as "
                                   f"many rows as it has, got {self.part} in {self.rows} rows")
+
+    def _set(self, name: str, value: float) -> None:
+        object.__setattr__(self, name, value)
 
     def _error(self, what: str) -> Error:
         return Error(f"table {self.name!r}: {what}")
