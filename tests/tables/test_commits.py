@@ -142,6 +142,24 @@ def test_rollback_returns_to_a_commit_and_later_ones_go_with_the_next(tmp_path):
                                                                      "commit-000000000003"))]
 
 
+def test_a_later_commit_stays_whole_until_the_next_one_drops_it(tmp_path):
+    """What is trained after the return to an earlier one lies in files of its own."""
+    trainer, some = Trainer(tmp_path), np.arange(90)  # a block of a segment of two
+    for value, keep in ((1, "a"), (2, None)):
+        trainer.train(value, some)
+        trainer.store.commit(keep=keep)
+    trainer.store.rollback(1)
+    for _ in range(3):
+        trainer.train(3)
+    trainer.store.clean()  # all blocks of full segments are written
+    trainer.store.close()
+    trainer = Trainer(tmp_path)
+    out = np.empty((90, TABLE.dim), np.float32)
+    trainer.rows.finish(trainer.rows.begin(some), out)
+    assert trainer.store.number == 2 and (out == 2).all()
+    trainer.store.close()
+
+
 def test_an_earlier_commit_opens_where_the_last_one_is_damaged(tmp_path):
     trainer = Trainer(tmp_path)
     trainer.step(1, keep="a")

@@ -81,6 +81,27 @@ def test_threads_share_a_store(tmp_path):
         assert not wrong, wrong
 
 
+def test_rows_are_appended_while_those_before_are_moved(tmp_path):
+    with Store(tmp_path, [Table("item", 300, 16)], tail_bytes=0, segment_blocks=4) as store:
+        rows, known = store.rows(["item"], [0]), np.zeros(300, np.float32)
+        random, wrong = np.random.default_rng(3), []
+
+        def train():
+            for value in range(1, 400):
+                flat, out = random.choice(300, 150, replace=False), np.empty((300, 16), np.float32)
+                rows.append(flat, np.full((150, 16), value, np.float32))
+                known[flat] = value
+                rows.finish(rows.begin(np.arange(300)), out)
+                if (out != known[:, None]).any():
+                    wrong.append(value)
+        thread = Thread(target=train)
+        thread.start()
+        while thread.is_alive():
+            store.clean()
+        thread.join()
+        assert store.figures()["rows_moved"] and not wrong
+
+
 @pytest.mark.parametrize("torn", ["removed", "torn"])
 def test_without_a_summary_the_blocks_are_read(tmp_path, torn):
     random, known = np.random.default_rng(4), np.zeros(5000)

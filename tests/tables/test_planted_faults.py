@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TRAINING = "../torch/test_tables_on_disk"
+TRAINING, RANKS = "../torch/test_tables_on_disk", "../torch/test_ranks_on_disk"
 FAULTS = {  # name: file, what is replaced, by what, file of tests and words in their names
     "no check at collect": (
         "kernels/tables/fetch.cpp", "entry == ticket->entry[k] && ticket->have[k]",
@@ -30,6 +30,19 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
         "tables/commits.py", 'before["gaps"] + dropped', 'before["gaps"]', "reader", "changed"),
     "cleaner does not look whether a copy is the newest": (
         "kernels/tables/cleaner.cpp", "if (index.get(rows[at]) != entry) continue;", "",
+        "against_model", "random"),
+    "cleaner looks before it waits": (
+        "kernels/tables/cleaner.cpp", """                wait_for_room(hold);
+                if (source.kept || !full_.empty()) {  // by a commit, or an append, meanwhile
+                    cleaning_ = nullptr;
+                    return;
+                }
+                if (index.get(rows[at]) != entry) continue;
+""", """                if (index.get(rows[at]) != entry) continue;
+                wait_for_room(hold);
+""", "log", "while_those"),
+    "places of more bits lack that of the first row": (
+        "kernels/tables/index.hpp", "at = 0; at < rows; ++at)", "at = 1; at < rows; ++at)",
         "against_model", "random"),
     "state of a moved row is another one's": (
         "kernels/tables/cleaner.cpp", "block + layout.state(at))", "block + layout.state(0))",
@@ -73,6 +86,24 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
         """    segment.expected = live;
     if (segment.file.size() > PAGE + uint64_t{bound} * block_bytes) until = bound;
 """, "crashes", "prefix"),
+    "an opening appends to the last segment of the one before": (
+        "kernels/tables/recovery.cpp", "    if (reads_) return;\n", """    if (reads_) return;
+    if (writes && !segments.empty() && segments.rbegin()->second->blocks < bound) {
+        Segment &last = *segments.rbegin()->second;
+        last.first = head_, last.written = last.blocks, nonce = last.nonce, current_ = &last;
+        for (uint32_t block = 0; block < last.blocks; ++block, ++head_) {
+            last.file.read(buffer(head_), block_bytes, PAGE + uint64_t{block} * block_bytes);
+            meta_[head_ % places_] = {&last, block, WRITTEN};
+            add_to_summary(last.summary, buffer(head_));
+        }
+        low_ = head_;
+    }
+""", "commits", "later_commit"),
+    "blocks of a later summary": (
+        "kernels/tables/recovery.cpp", "listed.epoch, rows.data(), listed.count);\n",
+        """listed.epoch, rows.data(), listed.count);
+        if (block + 1 == until && !std::count(place.begin(), place.end(), nullptr)) until = bound;
+""", "crashes", "prefix"),
     "a damaged summary is used": (
         "kernels/tables/recovery.cpp", "footer.summary_crc != summary_crc", "0 != 0 * summary_crc",
         "log", "summary"),
@@ -114,6 +145,21 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
     "marks stay after a commit": (
         "torch/store/write_back.py", "            storage.dirty[slots] = False\n", "", TRAINING,
         "not_trained"),
+    "marks go before the rows are written": (
+        "torch/store/cached.py", """            write(group, flat, self._read_slots(storage, slots))
+            storage.dirty[slots] = False
+""", """            storage.dirty[slots] = False
+            write(group, flat, self._read_slots(storage, slots))
+""", "../torch/test_rows_after_errors", "reach"),
+    "a commit leaves out victims on their way": (
+        "torch/store/cached.py", "                self._write_back(group, flat, slots, write)\n",
+        """                away = [each.victim_slots for flight in self.window.batches.values()
+                        for each in flight.transfers if each.segment.group == group
+                        and each.written_back is not None]
+                stay = ~torch.isin(slots, torch.cat([slots[:0], *away]).long())
+                storage.dirty[slots] = False
+                self._write_back(group, flat[stay], slots[stay], write)
+""", TRAINING, "on_their_way"),
     "victims that were not trained are written": (
         "torch/store/batch_stages.py",
         "].dirty[transfer.victim_slots.long()]", "].dirty[transfer.victim_slots.long()] | True",
@@ -135,6 +181,12 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
         "torch/collection/commits.py", """                self._lifecycle.reset()
                 self._return(number)""", "                self._return(number)", TRAINING,
         "commits"),
+    "a rank does not hold the commit of all": (
+        "torch/sharded/commits.py", "self.disk.commit(parts, keep, step, self._agreed)",
+        "self.disk.commit(parts, keep, step)", RANKS, "several"),
+    "a rank lets the commit of all go before the others have the next": (
+        "torch/sharded/commits.py", "self.disk.commit(parts, keep, step, self._agreed)",
+        "self._agreed = self.disk.commit(parts, keep, step, self._agreed)", RANKS, "several"),
     "a commit lacks the rows of ids": (
         "torch/collection/commits.py", '"ids": self._ids()}, keep)', '"ids": None}, keep)',
         TRAINING, "any_ids"),

@@ -24,7 +24,7 @@ from tests.torch.test_id_maps import DIM, ROWS, RULES, batches, collection, dige
 from tests.torch.test_id_maps import tables as any_id_tables
 from tests.torch.test_id_maps import train as train_any_ids
 from tests.torch.test_invariant import NARROW
-from tests.torch.training import TABLES, draw, train
+from tests.torch.training import PLANNING, TABLES, draw, train
 
 
 def on_disk(folder, tables=TABLES):
@@ -44,7 +44,8 @@ def opened(config, mode="resident", optimizer="rowwise_adagrad", **options):
 
 
 def step(collection, *ids):
-    collection.train()(torch.tensor([ids or (7,)]).T).square().sum().backward()
+    bags = ids[0] if ids and isinstance(ids[0], list) else torch.tensor([ids or (7,)]).T
+    collection.train()(bags).square().sum().backward()
     collection.optimizer.step()
     collection.optimizer.zero_grad()
 
@@ -75,6 +76,35 @@ def test_bits_when_each_stage_runs_as_early_as_it_may(tmp_path):
                   transport="cpu", choose=min, share=4, depth=4, look_ahead=0)
     assert found.sha256 == train(made, optimizer="rowwise_adagrad").sha256
     assert found.figures["evictions"] and found.figures["bypasses"]
+
+
+def test_commits_while_batches_are_on_their_way(tmp_path):
+    """Victims of later batches were read from their slots, and are not yet in the tables."""
+    made, rule, waited = draw(1, 16), "rowwise_adagrad", 0
+    with hotrow.open("cpu", config=PLANNING) as device, HotEmbeddingBagCollection(
+            on_disk(tmp_path / "t"), device, "scratchpipe", rule, options=Options(
+                seed=3, workers=0, share=4, depth=4, look_ahead=3)) as tables, (
+            HotEmbeddingBagCollection(TABLES, None, "resident", rule, options=Options(seed=3))
+            ) as memory:
+        tables.store.stages.choose = lambda ready: min(ready, default=-1)  # as early as it may
+        for batch in made:
+            tables.prefetch(batch.ids)
+        for number, batch in enumerate(made):
+            step(memory, batch.ids)
+            step(tables, batch.ids)
+            if number % 4 < 3:
+                continue  # so that some of them were trained since the last commit
+            for flight in tables.store.window.batches.values():
+                for each in flight.transfers:
+                    dirty = tables.store.storages[each.segment.group].dirty
+                    waited += int(dirty[each.victim_slots.long()].sum()) * (
+                        each.written_back is not None)
+            tables.commit()
+            with hotrow.tables.open(tmp_path / "t") as reader:
+                for config in TABLES:
+                    rows = reader.rows(config.name, np.arange(config.num_embeddings))
+                    assert (rows == memory.contents.table(config.name)[0].numpy()).all()
+    assert waited
 
 
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])

@@ -144,7 +144,10 @@ void Store::clean_segment(Hold &hold, Segment &source) {
         }
     }
     cleaning_ = nullptr;
-    if (source.live) return;  // the store ends
+    if (source.live) {  // the store ends, or the index has rows here that the blocks lack
+        source.damaged = true;
+        return;
+    }
     // Short blocks of many epochs do not give room by moving: they become one epoch, or wait.
     if (10 * (moved_blocks_ - begin) >= 9 * uint64_t{source.blocks}) {
         if (history_ < committed_) history_ = committed_; else rest_ = head_ + bound;
