@@ -42,6 +42,7 @@ RUNS = {"fill": disk_files.fill, "all": disk_compare.compare, "curve": disk_comp
         "checkpoint": disk_runs.checkpoint, "open": disk_runs.opening, "copy": disk_files.copy,
         "readers": disk_readers.readers, "wear": disk_runs.wear}
 _LIMITED = ("hotrow", "bag", "rocksdb", "checkpoint", "open")
+_LISTS = 512 << 20  # of rows that are learned, which go before the first step
 _FIRST_STEPS = 64 << 20  # of the collection: threads of the stages, and batches on their way
 
 
@@ -82,6 +83,8 @@ def main():
                         "--limit is these and a step without tables")
     parser.add_argument("--base", action="store_true",
                         help="rows begin in a published file, which is never written")
+    parser.add_argument("--learned", type=int, default=0,
+                        help="batches before the first, whose last rows memory has")
     parser.add_argument("--warm-up", type=float, default=60, help="seconds")
     parser.add_argument("--seconds", type=float, default=60, help="timed")
     parser.add_argument("--rounds", type=int, default=1, help="of all")
@@ -93,13 +96,15 @@ def main():
     Path(options.folder).mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(options.threads)
     process = 0
+    if options.what == "hotrow" and options.learned:
+        disk_runs.last_used(options)  # before there is a limit
     if options.what in _LIMITED and (options.limit or options.share):
         process = most_resident(lambda: disk_runs.rehearse(options)) + _FIRST_STEPS
         if options.share:
             options.memory = int(options.share * options.rows * options.dim * 4)
             options.limit = options.limit or options.memory + process
         options.memory = options.memory or options.limit - process
-        limited(options.limit)
+        limited(options.limit + _LISTS * bool(options.learned))
     found = RUNS[options.what](options)
     about = {"what": options.what, "limit_bytes": options.limit, "process_bytes": process,
              "cores": os.cpu_count(), "load": os.getloadavg()[0]}

@@ -63,21 +63,21 @@ def compare(options):
 
 
 def curve(options):
-    """Time over that in memory, by the share of the table's bytes that memory has: files
-    `curve.csv`, which keeps the points of runs before, and `curve.png`."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    """Time over that in memory, which runs before and after, by the share of the table's bytes that
+    memory has: files `curve.csv`, which keeps the points of runs before, and `curve.svg`."""
     from matplotlib.figure import Figure
 
     folder, rows = Path(options.folder), {}
     if (folder / "curve.csv").exists():
         with open(folder / "curve.csv", newline="") as file:
             rows = {float(row[0]): [*map(float, row)] for row in list(csv.reader(file))[1:]}
-    base = _run(options, "memory", f"--warm-up={options.warm_up / 6}")
+    short, found = f"--warm-up={options.warm_up / 6}", {}
+    base = [_run(options, "memory", short)["steps_per_s"]]
     for share in map(float, options.shares.split(",")):
-        found = _run(options, "hotrow", f"--share={share}")
-        if "steps_per_s" in found:
-            rows[share] = [share, found["limit_bytes"], found["steps_per_s"],
-                           base["steps_per_s"] / found["steps_per_s"]]
+        found[share] = _run(options, "hotrow", f"--share={share}")
+    base = _mean([*base, _run(options, "memory", short)["steps_per_s"]])
+    rows |= {share: [share, each["limit_bytes"], each["steps_per_s"], base / each["steps_per_s"]]
+             for share, each in found.items() if "steps_per_s" in each}
     rows = [rows[share] for share in sorted(rows)]
     with open(folder / "curve.csv", "w", newline="") as file:
         out = csv.writer(file)
@@ -89,8 +89,8 @@ def curve(options):
     axes.set(xscale="log", xlabel="memory of the tables / their bytes",
              ylabel="time of a step / that in memory", ylim=(0, None))
     axes.axhline(1.05, color="grey", linewidth=0.8)
-    FigureCanvasAgg(figure).print_png(str(folder / "curve.png"))
-    return {"memory_steps_per_s": base["steps_per_s"], "curve": rows}
+    figure.savefig(folder / "curve.svg", metadata={"Date": None})
+    return {"memory_steps_per_s": base, "curve": rows}
 
 
 def _mean(values):

@@ -89,6 +89,19 @@ def rehearse(options):
         dense.step(torch.zeros(options.samples * options.features, options.dim, requires_grad=True))
 
 
+def last_used(options):
+    """File of the rows of `learned` batches before the first, the last used ones first."""
+    path = Path(options.folder) / f"learned-{options.learned}.npy"
+    if not path.exists():
+        used = np.zeros(options.rows, np.int32)
+        past = ZipfBatches(options.rows, options.samples, options.features, options.slope, 2)
+        for number, ids in zip(range(1, options.learned + 1), past, strict=False):
+            used[ids] = number
+        rows = np.argsort(-used)
+        np.save(path, rows[used[rows] > 0])
+    return path
+
+
 class Disk:
     """Mode scratchpipe, with the table on disk."""
 
@@ -102,6 +115,26 @@ class Disk:
             options=Options(seed=0, depth=options.depth, workers=options.workers))
         self.opened_s, self._options = time.perf_counter() - begin, options
         self.store = self.collection.disk.disk.store
+        self.learned = self._learn(options) if options.learned else 0
+
+    def _learn(self, options):
+        """Give slots to the rows that were used last in batches before the first, as trained ones:
+        they are written when they leave. Those before them go to the end of the log. The number
+        of all."""
+        storage, plan = self.collection.store.storages[0], self.collection.disk.disk.plan
+        known, first = np.load(last_used(options), mmap_mode="r"), storage.slots
+        last = min(len(known), first + plan.tail // (4 * options.dim + 16)) if plan else first
+        view = self.store.rows(["table"], [0])
+        values = np.full((_OWN, options.dim), 0.01, np.float32)
+        for begin in range(last, first, -_OWN):
+            view.append(known[max(first, begin - _OWN):begin], values)
+        rows = known[:first]
+        # In the order of `fill`, so that a block is read once.
+        place = pow(coprime(options.rows, 0.382), -1, options.rows)
+        rows = rows[np.argsort(rows * place % options.rows)]
+        found = self.collection.learn({"table": rows}, limit=len(rows))
+        storage.dirty[storage.resident_slots] = True
+        return found + max(0, last - first)
 
     def train(self, over):
         """Train until `over()` after a step: steps, and the store's figures before and after
@@ -143,7 +176,8 @@ def hotrow_disk(options):
     found = {name: (after[name] - before[name]) / clock.steps for name in _OF_A_STEP}
     plan = run.collection.disk.disk.plan
     return (figures | found | {"requests_per_row": found["requests"] / found["rows_fetched"],
-                               "memory_plan": plan and str(plan), "opened_s": run.opened_s}
+                               "memory_plan": plan and str(plan), "opened_s": run.opened_s,
+                               "learned": run.learned}
             | (projected(options) if plan and not options.text else {})
             | run.close() | {"resident_bytes": _resident()})
 
