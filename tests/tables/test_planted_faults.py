@@ -146,19 +146,20 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
         "torch/store/write_back.py", "            storage.dirty[slots] = False\n", "", TRAINING,
         "not_trained"),
     "marks go before the rows are written": (
-        "torch/store/cached.py", """            write(group, flat, self._read_slots(storage, slots))
+        "torch/store/write_back.py", """            write(group, flat, self.read(storage, slots))
             storage.dirty[slots] = False
 """, """            storage.dirty[slots] = False
-            write(group, flat, self._read_slots(storage, slots))
+            write(group, flat, self.read(storage, slots))
 """, "../torch/test_rows_after_errors", "reach"),
     "a commit leaves out victims on their way": (
-        "torch/store/cached.py", "                self._write_back(group, flat, slots, write)\n",
-        """                away = [each.victim_slots for flight in self.window.batches.values()
+        "torch/store/write_back.py",
+        "                self.write_slots(group, flat, slots, write)\n",
+        """                away = [each.victim_slots for flight in self._window.batches.values()
                         for each in flight.transfers if each.segment.group == group
                         and each.written_back is not None]
                 stay = ~torch.isin(slots, torch.cat([slots[:0], *away]).long())
                 storage.dirty[slots] = False
-                self._write_back(group, flat[stay], slots[stay], write)
+                self.write_slots(group, flat[stay], slots[stay], write)
 """, TRAINING, "on_their_way"),
     "victims that were not trained are written": (
         "torch/store/batch_stages.py",
