@@ -50,8 +50,8 @@ async def batches_equal_the_model(dut, pace):
         flags = policy(POLICIES[number // 2 % len(POLICIES)]) | (
             PlanFlag.COUNT if number % 3 else 0) | (PlanFlag.ADMIT if number % 5 == 1 else 0) | (
             PlanFlag.READ_ONLY if number % 2 else 0)
-        if number % 2:
-            bench.batch(Opcode.MARK, ids(number + 1), value=number + 1)
+        for ahead in (3, 1) if number % 2 else ():
+            bench.batch(Opcode.MARK, ids(number + ahead), value=number + ahead)
         layout = int(rng.integers(0, 2)) * BatchFlag.FEATURE_MAJOR
         bench.batch(Opcode.PLAN, ids(number), value=number, flags=flags, layout=layout)
         if number % 4 == 2:

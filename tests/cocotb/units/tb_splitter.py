@@ -78,6 +78,7 @@ async def a_restart_drops_what_is_inside(dut):
     """Slots and tables stay; batches and scans end without a trace in later ones."""
     bench = await Bench.start(dut, stall=0.2)
     bench.rows(Opcode.INSTALL, bench.random_rows(12))
+    bench.batch(Opcode.OBSERVE, samples=20)
     await bench.check()
     for cycles in (25, 60, 3, 110)[:2 * ROUNDS]:
         for _ in range(3):
@@ -85,7 +86,11 @@ async def a_restart_drops_what_is_inside(dut):
         await bench.restart(cycles)
         bench.command(Opcode.HARVEST, count=40)
         await bench.restart(cycles, lambda: bench.batch(Opcode.SPLIT, samples=9))
+        for _ in range(7):  # short ones, so that many are inside
+            bench.batch(Opcode.SPLIT, samples=2)
+        await bench.restart(cycles)
         bench.batch(Opcode.SPLIT, samples=9)
+        bench.command(Opcode.HARVEST, count=3)
         await bench.check()
     bench.finish()
 
