@@ -151,7 +151,7 @@ def main(arguments=None) -> int:
     """Write the figures, and plot those of every release in their folder."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.release", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/releases"), metavar="DIR")
-    parser.add_argument("--units", default=",".join(UNITS), help="by default all")
+    parser.add_argument("--units", default=",".join(UNITS), help="by default all; '' for none")
     parser.add_argument("--benches", action=argparse.BooleanOptionalAction, default=True,
                         help="cycles on the Verilated card tiny")
     parser.add_argument("--tests", type=Path, metavar="XML",
