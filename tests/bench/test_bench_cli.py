@@ -125,6 +125,7 @@ OVERLAP = ["overlap", "--preset", "tiny", "--tables", "26", "--rows", "20000", "
            "--trace", "zipf:1.4"]
 
 
+@pytest.mark.slow
 def test_overlap_over_the_model(bench):
     code, result, _ = bench(*OVERLAP, "--lookups", "50000", *MODEL, "--json")
     assert code == 0 and result["agrees"] and result["batches"] == 2

@@ -357,6 +357,7 @@ def test_an_interrupt_at_any_line(what):
     assert at > 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", ["model", "cpu"])
 def test_random_writes_of_both_sides(kind, seed):

@@ -171,6 +171,7 @@ def test_help(arguments, capsys):
     assert "doctor" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_installed_program():
     code = "import sys; from hotrow_program import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, "doctor", "--json"],

@@ -36,6 +36,7 @@ def test_calls_have_their_names(name):
     assert (call.__name__, call.__qualname__) == (name, f"Device.{name}")
 
 
+@pytest.mark.slow
 def test_futures_complete_in_order(device, tables):
     futures = [device.split_async(random_ids(50, seed)) for seed in range(10)]
     assert futures[-1].result().lookups == 150
@@ -163,6 +164,7 @@ def test_another_thread_signals(device, tables):
     assert device.read_event(4) == 1
 
 
+@pytest.mark.slow
 def test_threads_share_a_device(device, tables):
     results, ids = {}, {seed: random_ids(20, seed) for seed in range(16)}
 

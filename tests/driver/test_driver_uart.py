@@ -50,6 +50,7 @@ def test_one_program_at_a_time(line):
         assert usable(second, register_tables(second))
 
 
+@pytest.mark.slow
 def test_a_line_that_accepts_nothing_is_named():
     board, host = os.openpty()
     line = SerialLine(os.ttyname(host), 115_200, settle=0.5)
@@ -64,6 +65,7 @@ def test_a_line_that_accepts_nothing_is_named():
         os.close(host)
 
 
+@pytest.mark.slow
 def test_unplugged_in_the_middle_of_a_command(monkeypatch):
     declared_transports(monkeypatch)
     card = model_card()

@@ -17,6 +17,7 @@ COMMANDS = {  # by name: arguments, and words of the output
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_output_for_people(name, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

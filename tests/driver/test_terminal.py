@@ -24,6 +24,7 @@ def test_figures(value, shown):
     assert terminal.text(value) == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns, records", [(3, 4), (18, 1), (18, 7), (18, 30)])
 def test_tables_fit_80_characters(capsys, monkeypatch, columns, records):
     monkeypatch.setenv("COLUMNS", "80")

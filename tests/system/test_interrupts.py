@@ -65,6 +65,7 @@ def test_a_handler_that_a_block_left_behind_passes_signals_on(number):
     deliver(pending)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGALRM], indirect=True)
 def test_a_map_of_ids_that_a_signal_stops_keeps_its_log(number):
     seed = random.randrange(1 << 30)

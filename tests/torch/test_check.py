@@ -175,6 +175,7 @@ def test_fault_fails_the_check(setting, device, kind, optimizer, seed):
     assert not check.held, f"{kind.__name__} passed with {check.max_difference:g} of the limit"
 
 
+@pytest.mark.slow
 def test_lost_state_fails_the_check(setting, device):
     trainer, check = run(setting, device, ForgetsState, "rowwise_adagrad", seed=1)
     assert trainer.spoiled and not check.held

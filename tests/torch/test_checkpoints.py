@@ -46,6 +46,7 @@ class Run:
         self.tables.optimizer.load_state_dict(saved["rows"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise_adagrad", "adam"])
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 def test_model_and_optimizer_resume_a_run(mode, optimizer):

@@ -320,6 +320,7 @@ def test_other_batches_than_prefetched_are_refused(make):
         collection(other.ids)
 
 
+@pytest.mark.slow
 def test_batches_that_never_step_are_refused(make):
     collection, (batch,) = make(), draw(3, 1)
     with pytest.raises(hotrow.Error, match="have not trained, and this card follows 64"):

@@ -27,6 +27,7 @@ class Model(nn.Module):
                                    self.more[0](rows)), dim=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe", "hotline"])
 def test_everything_else_stays(mode):
     torch.manual_seed(1)
@@ -120,6 +121,7 @@ class Words(nn.Module):
         return (self.words(words).mean(1) * self.kind(kind).float() + self.bag(bag)).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe", "freqcache", "hotline"])
 @pytest.mark.parametrize("announced", [False, True])
 def test_embeddings(mode, announced):
@@ -228,6 +230,7 @@ def trained(mode, count=3, every=1, inputs=None, pipeline=False, unused=False, *
         return tables.sha256(), {name: each.commands for name, each in commands.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode, options", [
     ("scratchpipe", {"inputs": calls_of, "pipeline": True}), ("scratchpipe", {"pipeline": True}),
     ("scratchpipe", {"inputs": calls_of, "unused": True}), ("hotline", {"pipeline": True})])

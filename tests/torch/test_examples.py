@@ -37,6 +37,7 @@ def digest(out):
     return re.search(r"tables (\w{64})", out)[1]
 
 
+@pytest.mark.slow
 def test_dlrm_criteo(run, clicks, tmp_path):
     small = [clicks, "--batch-size", 32, "--dim", 4, "--epochs", 2]
     resident = run("dlrm_criteo.py", *small, "--mode", "resident")
@@ -79,6 +80,7 @@ def test_they_are_short(name, lines):
     assert len((EXAMPLES / name).read_text().splitlines()) < lines
 
 
+@pytest.mark.slow
 def test_larger_than_memory_goes_on_at_its_last_commit(run, tmp_path):
     small = ["--folder", tmp_path / "t", "--rows", 4000, "--samples", 16, "--memory", "3GB"]
     assert "begins" in (first := run("larger_than_memory.py", *small, "--steps", 60))

@@ -118,6 +118,7 @@ def hottest(trace, index, column, count=20):
     return set(rows[np.argsort(-counts)[:count]])
 
 
+@pytest.mark.slow
 def test_drift_replaces_the_hot_rows_and_nothing_else():
     trace, still = open_trace("drift:1.2:10000:50", seed=4), open_trace("zipf:1.2:10000", seed=4)
     for index in (0, 50, 130):

@@ -163,6 +163,7 @@ def test_a_run_goes_on_from_a_saved_state(mode, copied):
         assert digest(second) == digest(whole)
 
 
+@pytest.mark.slow
 def test_abandoned_batches_keep_their_rows():
     made = batches(seed=6, count=50)
     whole = collection("resident")

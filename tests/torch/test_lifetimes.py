@@ -209,6 +209,7 @@ BATCHES = [torch.randint(2000, (32, 1), generator=torch.Generator().manual_seed(
 CARD = {"device": "cpu", "mode": "scratchpipe", "workers": 2}
 
 
+@pytest.mark.slow
 def test_a_weight_shows_trained_rows_of_a_collection_that_is_gone():
     held = trained(BATCHES, **CARD).embedding_bags["t"].weight
     gc.collect()

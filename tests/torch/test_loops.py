@@ -51,6 +51,7 @@ def skipping(tables, ids, number):
     return None if number in (0, 3, 4, 7) else tables(ids).square().sum()
 
 
+@pytest.mark.slow
 def test_skipped_batches():
     agree(skipping)
     kept = [ids for number, ids in enumerate(BATCHES) if number not in (0, 3, 4, 7)]
@@ -103,6 +104,7 @@ def test_a_batch_without_a_lookup_is_named(samples):
             break
 
 
+@pytest.mark.slow
 def test_a_batch_looked_up_twice():
     agree(lambda tables, ids, _: (tables(ids) * tables(ids)).sum())
 

@@ -172,6 +172,7 @@ def test_the_error_of_a_stage_reaches_the_loop(workers):
     run.device.close()
 
 
+@pytest.mark.slow
 def test_figures_and_scalars():
     class Writer:
         def __init__(self):
@@ -212,6 +213,7 @@ class SlowStages:
         self.now += 3.0
 
 
+@pytest.mark.slow
 def test_stall_has_the_stages_that_training_runs_itself():
     clock = SlowStages()
     run = Run(workers=0)
@@ -242,6 +244,7 @@ def test_stall_has_no_stages_that_ran_while_training_was_busy():
     run.end()
 
 
+@pytest.mark.slow
 def test_popular_samples_train_while_the_others_rows_come():
     """Parts of a batch make one step, that of the whole batch."""
     happened = []

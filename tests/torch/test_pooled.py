@@ -77,6 +77,7 @@ def test_hot_rows_learned_again(setting, device):
     assert check.held and schedule.replaced > 0
 
 
+@pytest.mark.slow
 def test_batches_of_any_size(setting, device):
     here = setting(5, jagged=True)
     trainer = here.hotline(device, cold="pooled")

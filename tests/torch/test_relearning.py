@@ -185,6 +185,7 @@ def test_the_card_and_the_trainer_agree_on_every_slot(setting, device):
     assert again.slots.tolist() == trainer.storage.resident_slots.tolist()
 
 
+@pytest.mark.slow
 def test_without_drift_rows_stay(setting, device):
     here = setting(5)
     trainer, _, schedule = relearn(here, device, [here.samples()] * 8, every=2, hot_rows=40)

@@ -149,6 +149,7 @@ def test_the_bits_are_those_of_slots_in_host_memory(run):
     assert found.figures["rows_moved"] and found.figures["lookups"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, error, message", [
     (NobodyWaitsForWhatComes, AttributeError, "None"),  # nor are their places
     (NobodyWaitsForWhatLeaves, hotrow.Error, "gradient was not finite"),  # from NaN in tables

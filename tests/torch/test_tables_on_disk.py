@@ -50,6 +50,7 @@ def step(collection, *ids):
     collection.optimizer.zero_grad()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     {"mode": "resident", "ahead": 2},
     {"mode": "scratchpipe", "share": 4},
@@ -68,6 +69,7 @@ def test_bits_of_tables_in_memory(tmp_path, optimizer, options):
         assert again.sha256() == expected.sha256
 
 
+@pytest.mark.slow
 def test_bits_when_each_stage_runs_as_early_as_it_may(tmp_path):
     """Rows of a later batch are fetched before the victims of an earlier one are written, where
     the stages admit it: a victim that the later one needs is written first."""
@@ -107,6 +109,7 @@ def test_commits_while_batches_are_on_their_way(tmp_path):
     assert waited
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["resident", "scratchpipe"])
 def test_tables_beside_those_in_memory(tmp_path, mode):
     """Also the random bits of rounding are those of tables that are all in memory."""

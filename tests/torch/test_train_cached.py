@@ -209,6 +209,7 @@ def test_wrong_options_of_raw_ids(train, raw, options, message):
     assert (code, out) == (2, "") and message in err and err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_refusal_loads_no_pytorch(raw):
     code = ("import sys; from hotrow.command.cli import main; "
             "print(main(sys.argv[1:]), 'torch' in sys.modules)")

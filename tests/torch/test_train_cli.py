@@ -142,6 +142,7 @@ def test_resident_needs_no_device(hotrow, log):
     assert result["hit_rate"] == result["popular_fraction"] == 1.0
 
 
+@pytest.mark.slow
 def test_evaluations_on_the_way(hotrow, log):
     _, result, _ = hotrow("train", "--trace", log, "--ids", "user,item", "--label", "click", *MODEL,
                           *SMALL, "--batch-size", 20, "--eval-every", 4, "--json")
@@ -149,12 +150,14 @@ def test_evaluations_on_the_way(hotrow, log):
     assert all(0 < entry["loss"] < 5 for entry in result["history"])
 
 
+@pytest.mark.slow
 def test_slots_bound_the_hot_rows(hotrow, log):
     _, result, _ = hotrow("train", "--trace", log, "--ids", "user,item", "--label", "click", *MODEL,
                           *SMALL, "--batch-size", 20, "--slots", 3, "--json")
     assert result["hot_rows"] == 3
 
 
+@pytest.mark.slow
 def test_report_for_people(hotrow, log):
     code, shown, _ = hotrow("train", "--trace", log, "--ids", "user,item", "--label", "click",
                             *MODEL, *SMALL, "--batch-size", 20)
@@ -164,6 +167,7 @@ def test_report_for_people(hotrow, log):
         assert text in shown, text
 
 
+@pytest.mark.slow
 def test_a_failed_check_is_the_exit_code(hotrow, log, monkeypatch):
     monkeypatch.setattr("hotrow.torch.store.host_tables.HostTables.write_after",
                         lambda self, event, group, cold, rows: None)
@@ -282,6 +286,7 @@ def test_ids_that_memory_cannot_hold(hotrow, log, largest):
     assert code == 0 and result["rows"] == 5 + max(29, largest % 100 + 1)
 
 
+@pytest.mark.slow
 def test_commas_separate_columns_as_tabs_do(hotrow, log, tmp_path):
     commas = tmp_path / "log.csv"
     commas.write_text(log.read_text().replace("\t", ","))
@@ -297,6 +302,7 @@ def expect_refusal(hotrow, arguments, message):
     assert re.search(message, err), err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
 def test_cold_rows_pooled_on_the_card(hotrow, log, optimizer):
     arguments = ["train", "--trace", log, "--ids", "user,item", "--dense", "price", "--label",
