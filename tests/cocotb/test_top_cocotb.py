@@ -13,7 +13,7 @@ QUICK = "icarus" if shutil.which("iverilog") else "verilator"
 SLOW, LONG, NIGHTLY = pytest.mark.slow, pytest.mark.long, pytest.mark.nightly
 # Rounds, the seed of their commands, the tables, and the tests of the bench. The short one has 14
 # commands of 9 kinds with few elements.
-SHORT = SMALL, "1", "659", [0, 1, 2, 9, 14], "random_commands.*0.4"
+SHORT = SMALL, "1", "839", [0, 1, 2, 9, 14], "random_commands.*0.4"
 WHOLE = {}, "2", "12", [*range(16)], ""
 
 

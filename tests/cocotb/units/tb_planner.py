@@ -50,7 +50,7 @@ async def batches_equal_the_model(dut, pace):
         flags = policy(POLICIES[number // 2 % len(POLICIES)]) | (
             PlanFlag.COUNT if number % 3 else 0) | (PlanFlag.ADMIT if number % 5 == 1 else 0) | (
             PlanFlag.READ_ONLY if number % 2 else 0)
-        for ahead in (3, 1) if number % 2 else ():
+        for ahead in (1, 3) if number % 4 == 1 else ():
             bench.batch(Opcode.MARK, ids(number + ahead), value=number + ahead)
         layout = int(rng.integers(0, 2)) * BatchFlag.FEATURE_MAJOR
         bench.batch(Opcode.PLAN, ids(number), value=number, flags=flags, layout=layout)

@@ -88,7 +88,7 @@ async def a_restart_drops_what_is_inside(dut):
         await bench.restart(cycles, lambda: bench.batch(Opcode.SPLIT, samples=9))
         for _ in range(7):  # short ones, so that many are inside
             bench.batch(Opcode.SPLIT, samples=2)
-        await bench.restart(cycles)
+        await bench.restart(cycles + 40)
         bench.batch(Opcode.SPLIT, samples=9)
         bench.command(Opcode.HARVEST, count=3)
         await bench.check()
