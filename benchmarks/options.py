@@ -106,9 +106,11 @@ def add_cells(parser):
                         help="of sgd, rowwise_adagrad, adagrad, adam")
     parser.add_argument("--modes", type=names, default=("resident", "scratchpipe"),
                         help="of resident, scratchpipe, freqcache")
-    parser.add_argument("--trace", dest="generated", default="zipf:1.05", help="generated ids")
-    parser.add_argument("--tables", type=positive, default=26)
-    parser.add_argument("--rows", type=positive, default=100_000, help="of each table")
+    parser.add_argument("--trace", dest="generated", default="zipf:1.05",
+                        help="generated ids: zipf:S[:rows], uniform or single")
+    parser.add_argument("--tables", type=positive, default=26, help="tables of a generated trace")
+    parser.add_argument("--rows", type=positive, default=100_000,
+                        help="rows of a table of a generated trace")
     parser.add_argument("--lr", type=rate, default=0.01, help="learning rate")
     parser.add_argument("--rounds", type=positive, default=5,
                         help="timed steps of each contender and state of the caches")

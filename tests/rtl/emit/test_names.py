@@ -29,7 +29,7 @@ class Unit(wiring.Component):
 
 def test_each_has_its_name():
     plain = _ast.tracer.get_var_name
-    found = re.findall(r"^  reg \[3:0\] (\S+)", to_verilog(Unit(), "unit"), re.MULTILINE)
+    found = re.findall(r"^  reg \[3:0\] ([^\s;]+)", to_verilog(Unit(), "unit"), re.MULTILINE)
     # Of those in a list, one has no name, and the other is the output.
     assert {name for name in found if "$" not in name} == {
         "first", "second", "third", "fourth", "own", "o"}
