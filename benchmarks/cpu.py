@@ -5,7 +5,6 @@ step with cold caches, after other work as a model's dense part, and at once a w
 """
 
 import time
-from dataclasses import dataclass
 from itertools import product
 from statistics import median
 
@@ -15,45 +14,13 @@ from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig
 from hotrow.torch.collection.collection import MODES
 from hotrow.torch.optim.rules import OPTIMIZERS
 from hotrow.traces import open_trace
-from torch import nn
 
-from .fbgemm import Absent, table_batched
+from . import cpu_peers
+from .cpu_peers import Bags
 
 AHEAD = 2  # batches that a mode with slots plans
 WARM_UP = 3  # steps of each contender in each cell, not timed
 CACHES = "cold", "warm"
-SPARSE = {"sgd": torch.optim.SGD, "adam": torch.optim.SparseAdam}
-DENSE = {"adam": torch.optim.Adam}
-_OTHER_WORK = torch.zeros(1 << 23)
-
-
-@dataclass(frozen=True)
-class Bags:
-    """Bags of all features, as a KeyedJaggedTensor has them.
-
-    Attributes
-    ----------
-    ids : int64[tables * samples * bag]
-        Feature after feature.
-    tables, samples, bag : int
-    """
-
-    ids: torch.Tensor
-    tables: int
-    samples: int
-    bag: int
-
-    def keys(self):
-        return [f"t{number}" for number in range(self.tables)]
-
-    def values(self):
-        return self.ids
-
-    def lengths(self):
-        return torch.full((self.tables * self.samples,), self.bag)
-
-    def offsets(self):
-        return torch.arange(0, len(self.ids) + 1, self.bag)
 
 
 def cpu(options, steps) -> dict:
@@ -96,7 +63,7 @@ def _cell(contenders, trace, samples, bag, rounds):
             contender.step(batches, number)
     for number in range(WARM_UP, count, 2):
         for name, contender in contenders.items():
-            _OTHER_WORK.add_(1)
+            cpu_peers.use_caches()
             for step, caches in enumerate(CACHES):
                 started = time.process_time()
                 contender.step(batches, number + step)
@@ -107,8 +74,7 @@ def _cell(contenders, trace, samples, bag, rounds):
 
 
 def _bags(trace, number, samples, bag):
-    ids = torch.from_numpy(trace.batch(number, samples * bag).ids.astype("int64"))
-    return Bags(ids.T.reshape(-1).contiguous(), ids.shape[1], samples, bag)
+    return Bags.of(torch.from_numpy(trace.batch(number, samples * bag).ids.astype("int64")), bag)
 
 
 def _figures(times):
@@ -136,8 +102,7 @@ class _Mode:
         while self.ahead and self.planned <= min(number + self.ahead, len(batches) - 1):
             self.collection.prefetch(batches[self.planned])
             self.planned += 1
-        pooled = self.collection(batches[number])
-        _backward(pooled)
+        cpu_peers.backward(self.collection(batches[number]))
         self.collection.optimizer.step()
 
     def end(self):
@@ -150,18 +115,14 @@ class _Mode:
         self.collection.close()
 
 
-class _Peer:
-    """A step of another library: it looks bags up, and trains in backward or by an optimizer."""
+class _Beside:
+    """A peer, at the same batches."""
 
-    def __init__(self, forward, optimizer=None):
-        self.forward, self.optimizer = forward, optimizer
+    def __init__(self, peer):
+        self._peer = peer
 
     def step(self, batches, number):
-        if self.optimizer:
-            self.optimizer.zero_grad()
-        _backward(self.forward(batches[number]))
-        if self.optimizer:
-            self.optimizer.step()
+        self._peer.step(batches[number])
 
     def end(self):
         """Nothing is left."""
@@ -169,33 +130,10 @@ class _Peer:
     close = end
 
 
-def _backward(pooled):
-    gradient = torch.ones(()).expand_as(pooled).contiguous()
-    pooled.backward(gradient)
-
-
 def _contenders(cardinalities, dim, rule, options):
-    contenders = {mode: _Mode(mode, cardinalities, dim, rule, options) for mode in options.modes}
-    try:
-        tables = table_batched(cardinalities, dim, rule)
-        contenders["fbgemm"] = _Peer(lambda bags: tables(bags.ids, bags.offsets()))
-    except (Absent, KeyError):  # not installed, or without the rule
-        pass
-    for name, optimizers, sparse in (("embedding_bag", SPARSE, True), ("dense", DENSE, False)):
-        if rule.name in optimizers:
-            contenders[name] = _merged(cardinalities, dim, sparse, optimizers[rule.name], rule.lr)
-    return contenders
-
-
-def _merged(cardinalities, dim, sparse, optimizer_of, lr):
-    """One `nn.EmbeddingBag` with the rows of all tables."""
-    first = torch.tensor([0, *cardinalities[:-1]]).cumsum(0)
-    merged = nn.EmbeddingBag(sum(cardinalities), dim, mode="sum", sparse=sparse)
-
-    def forward(bags):
-        rows = bags.ids + first.repeat_interleave(bags.samples * bags.bag)
-        return merged(rows, bags.offsets()[:-1])
-    return _Peer(forward, optimizer_of(merged.parameters(), lr))
+    return {**{mode: _Mode(mode, cardinalities, dim, rule, options) for mode in options.modes},
+            **{name: _Beside(peer)
+               for name, peer in cpu_peers.peers(cardinalities, dim, rule).items()}}
 
 
 def _plot(found, folder):

@@ -104,7 +104,8 @@ def main():
             options.memory = int(options.share * options.rows * options.dim * 4)
             options.limit = options.limit or options.memory + process
         options.memory = options.memory or options.limit - process
-        limited(options.limit + _LISTS * bool(options.learned))
+        options.limit += _LISTS * bool(options.learned)
+        limited(options.limit)
     found = RUNS[options.what](options)
     about = {"what": options.what, "limit_bytes": options.limit, "process_bytes": process,
              "cores": os.cpu_count(), "load": os.getloadavg()[0]}

@@ -13,7 +13,7 @@ def table_batched(cardinalities, dim, rule):
     cardinalities : sequence of int
         Rows of each table.
     dim : int
-    rule : SGD or RowwiseAdagrad
+    rule : Rule
 
     Returns
     -------
@@ -22,7 +22,7 @@ def table_batched(cardinalities, dim, rule):
     Raises
     ------
     Absent
-        The package fbgemm-gpu-cpu is not installed.
+        The package fbgemm-gpu-cpu is not installed, or its CPU kernels lack the rule.
     """
     try:
         from fbgemm_gpu.split_embedding_configs import EmbOptimType
@@ -36,11 +36,14 @@ def table_batched(cardinalities, dim, rule):
         )
     except (ImportError, OSError) as error:
         raise Absent(f"needs the package fbgemm-gpu-cpu: {error}") from None
-    kind, more = {
+    kinds = {
         "sgd": (EmbOptimType.EXACT_SGD, {}),
         "rowwise_adagrad": (EmbOptimType.EXACT_ROWWISE_ADAGRAD,
                             {"eps": getattr(rule, "eps", 0.0)}),
-    }[rule.name]
+    }
+    if rule.name not in kinds:
+        raise Absent(f"has no {rule.name} here")
+    kind, more = kinds[rule.name]
     return SplitTableBatchedEmbeddingBagsCodegen(
         [(rows, dim, EmbeddingLocation.HOST, ComputeDevice.CPU) for rows in cardinalities],
         optimizer=kind, learning_rate=rule.lr, pooling_mode=PoolingMode.SUM, **more)

@@ -17,7 +17,7 @@ from hotrow.torch.collection.joined_bags import joined_bags
 from hotrow.torch.optim.rules import OPTIMIZERS
 from torch import nn
 
-from .fbgemm import Absent, table_batched
+from .cpu_peers import Bags, peers, use_caches
 from .host_clock import DEVICE, PartClock, SortCounter
 from .host_passes import passes
 
@@ -40,17 +40,18 @@ def host(options, trace, steps) -> dict:
     batches = _batches(trace, options.batch, options.learning + timed + AHEAD)
     learning, batches = batches[:options.learning], batches[options.learning:]
     rule = OPTIMIZERS[options.optimizer](options.lr)
-    peers = _peers(trace.cardinalities, options.dim, rule)
-    advance = steps.begin("training", len(options.modes) + 2 * len(peers))
+    contest = peers(trace.cardinalities, options.dim, rule)
+    bags = [Bags.of(batch) for batch in batches]
+    advance = steps.begin("training", len(options.modes) + 2 * len(contest))
     times: dict[str, list[float]] = {"fbgemm_ms": [], "embedding_bag_ms": [], "dense_ms": []}
     found = []
 
     def time_peers():
-        for name, step in peers.items():
+        for name, peer in contest.items():
             for number in range(timed):
-                _use_caches()
+                use_caches()
                 started = clock()
-                step(batches[number])
+                peer.step(bags[number])
                 if number >= options.warm_up:
                     times[f"{name}_ms"].append(clock() - started)
             advance()
@@ -148,14 +149,6 @@ class _Bags(nn.Module):
         return joined_bags(self._by_name, self.calls(ids))
 
 
-_OTHER_WORK = torch.zeros(1 << 23)
-
-
-def _use_caches():
-    """What a model's dense part does between two steps: take the processor's caches."""
-    _OTHER_WORK.add_(1)
-
-
 def _steps(mode, model, collection, options, batches, parts, sorts):
     bags = [torch.ones(options.batch, options.dim) for _ in range(batches[0].shape[1])]
     gradients = bags if options.converted else [torch.cat(bags, dim=1)]
@@ -170,7 +163,7 @@ def _steps(mode, model, collection, options, batches, parts, sorts):
     for number in range(AHEAD):
         prefetch(number)
     for number in range(options.warm_up + options.steps):
-        _use_caches()
+        use_caches()
         parts.seconds, sorted_before = Counter(), sorts.count
         prefetch(number + AHEAD)
         with parts.running("forward"):
@@ -193,40 +186,3 @@ def _steps(mode, model, collection, options, batches, parts, sorts):
                      for part in CARD_SIDE + TRAINER},
         "card_side_us_per_1000_lookups": 1e6 * total["card_side_ms"] / batches[0].numel(),
         "sorts": median(counts)}
-
-
-def _peers(cardinalities, dim, rule):
-    """A step of each peer that is installed and knows the rule, by name."""
-    peers = {}
-    try:
-        embeddings = None if rule.name == "adam" else table_batched(cardinalities, dim, rule)
-    except Absent:
-        embeddings = None
-    if embeddings is not None:
-        def fbgemm(ids):
-            offsets = torch.arange(ids.numel() + 1)
-            pooled = embeddings(ids.T.reshape(-1).contiguous(), offsets)
-            pooled.backward(torch.ones_like(pooled))
-        peers["fbgemm"] = fbgemm
-    if rule.name in _SPARSE:
-        peers["embedding_bag"] = _merged_bag(cardinalities, dim, True, _SPARSE[rule.name], rule.lr)
-    if rule.name == "adam":  # every row of the table in every step, as PyTorch's default
-        peers["dense"] = _merged_bag(cardinalities, dim, False, torch.optim.Adam, rule.lr)
-    return peers
-
-
-_SPARSE = {"sgd": torch.optim.SGD, "adam": torch.optim.SparseAdam}
-
-
-def _merged_bag(cardinalities, dim, sparse, optimizer_of, lr):
-    """A step of one `nn.EmbeddingBag` with the rows of all tables."""
-    first = torch.tensor([0, *cardinalities[:-1]]).cumsum(0)
-    merged = nn.EmbeddingBag(sum(cardinalities), dim, mode="sum", sparse=sparse)
-    optimizer = optimizer_of(merged.parameters(), lr)
-
-    def step(ids):
-        optimizer.zero_grad()
-        pooled = merged((ids + first).reshape(-1, 1)).view(-1, len(cardinalities) * dim)
-        pooled.backward(torch.ones_like(pooled))
-        optimizer.step()
-    return step

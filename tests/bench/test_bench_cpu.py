@@ -30,7 +30,7 @@ def test_cells_and_their_figures(tmp_path, capsys):
 def test_contenders_train_alike(monkeypatch):
     """A batch that comes again has moved by the same, whatever a contender's rows began with."""
     pooled: dict[str, list] = {}
-    monkeypatch.setattr(cpu, "_backward", lambda bags: (
+    monkeypatch.setattr(cpu.cpu_peers, "backward", lambda bags: (
         pooled[name].append(bags.detach().reshape(32, -1).clone()), bags.sum().backward()))
     trace = cpu.open_trace("zipf:1.05", seed=1, tables=3, table_rows=50)
     contenders = cpu._contenders(

@@ -1,7 +1,7 @@
 """Names of signals that one statement makes several of, such as `load, fire = Signal(), Signal()`.
 
-Amaranth names a signal after the bytecode that follows its call, which stores only the last of
-these. The position of the call in its source names the others.
+Amaranth's tracer names a signal after the bytecode that follows its call in the caller's frame,
+which stores only the last of these. The position of the call in that frame names the others.
 """
 
 import ast
@@ -23,10 +23,9 @@ def named_in_tuples() -> Iterator[None]:
     """Inside, each signal of such a statement is named after its variable."""
     plain = _ast.tracer.get_var_name
 
-    def named(depth=2, default=None):
-        name = plain(depth + 1, default="")
-        return name or _variable(sys._getframe(depth)) or plain(
-            depth + 1, **({} if default is None else {"default": default}))
+    def named(depth=2, **default):
+        found = plain(depth + 1, default=None) or _variable(sys._getframe(depth))
+        return found or plain(depth + 1, **default)
 
     _ast.tracer.get_var_name = named
     try:

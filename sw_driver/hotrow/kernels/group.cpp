@@ -1,6 +1,6 @@
 // Numbers of lookups among the distinct slots of a batch.
 
-#include "rows.hpp"
+#include "passes.hpp"
 
 // Number the distinct slots in order of first appearance.
 //

@@ -1,6 +1,6 @@
 // Ids of a batch: checked against their tables, feature after feature.
 
-#include "rows.hpp"
+#include "passes.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Pooled bags of rows, and the gradients of rows from those of pooled bags.
 
-#include "rows.hpp"
+#include "passes.hpp"
 
 namespace {
 
@@ -76,8 +76,6 @@ int64_t pool(const Table &table, const Bags &bags, Integers slots, int64_t featu
     }
     return -1;
 }
-
-enum Sums : int64_t { FINITE, INFINITE, MALFORMED };
 
 // Sum the gradients of numbers low .. high of those in order of first appearance.
 template <int WIDTH>

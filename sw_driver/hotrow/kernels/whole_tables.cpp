@@ -1,18 +1,8 @@
-// A batch in tables that lie whole in memory: one call from ids to bags, one from gradients to sums.
+// A batch in tables that lie whole in memory: a call from ids to bags, one from gradients to sums.
 
 #include <memory>
 
-#include "rows.hpp"
-
-extern "C" {
-int64_t flatten_ids(Integers, int64_t, int64_t, const int64_t *, const int64_t *, int64_t,
-                    const int64_t *, const int64_t *, void *, int64_t, int32_t);
-int64_t group(Integers, int64_t, int64_t, int64_t, int64_t, int64_t, int32_t *, int32_t *, void *,
-              int32_t *);
-int64_t pool_forward(const Table *, const Bags *, Integers, int64_t, int64_t, float *, int);
-int64_t pool_backward(const float *, const Bags *, const int32_t *, const int32_t *, int64_t,
-                      int64_t, float *, int);
-}
+#include "passes.hpp"
 
 // Features whose tables share an array of rows: what batches of any size have in common.
 struct Features {
@@ -28,9 +18,9 @@ struct Features {
 
 // Check the ids of a batch, and sum the rows of each bag in lookup order.
 //
-// Id i of the feature at place p lies at p * feature_stride + i * stride, among `size` elements; with
-// `lengths`, one per bag, id i of all features, which follow one another, at i * stride. `flat`, of the width of
-// `flat_wide`, gets the row of each lookup in the array.
+// Id i of the feature at place p lies at p * feature_stride + i * stride, among `size` elements;
+// with `lengths`, one per bag, id i of all features, which follow one another, at i * stride.
+// `flat`, of the width of `flat_wide`, gets the row of each lookup in the array.
 //
 // Returns 0, or another number where the batch is refused: an id is no row of its table, or the
 // lengths are not those of the ids. Then `flat` and `pooled` are undefined.
@@ -78,7 +68,8 @@ extern "C" int64_t sum_rows(const Features *of, const void *flat, int32_t wide, 
                     row_stride};
     const int64_t state = pool_backward(gradients, &bags, numbers.get(), numbers.get() + lookups,
                                         found, of->table.dim, sums, threads);
-    return state == NO_MEMORY ? state : state == 0 || state == 1 ? found : -1;
+    if (state == FINITE || state == INFINITE) return found;
+    return state == NO_MEMORY ? state : -1;
 } catch (const std::exception &) {
     return NO_MEMORY;
 }

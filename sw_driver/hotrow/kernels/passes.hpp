@@ -1,0 +1,22 @@
+// Passes that other passes call, each described where it is defined.
+
+#pragma once
+
+#include "rows.hpp"
+
+// Result of `pool_backward`, or NO_MEMORY.
+enum Sums : int64_t { FINITE, INFINITE, MALFORMED };
+
+extern "C" {
+int64_t flatten_ids(Integers ids, int64_t size, int64_t features, const int64_t *begin,
+                    const int64_t *counts, int64_t stride, const int64_t *rows,
+                    const int64_t *first, void *flat, int64_t room, int32_t flat_wide);
+int64_t group(Integers slots, int64_t rows, int64_t columns, int64_t row_stride,
+              int64_t column_stride, int64_t keys, int32_t *table, int32_t *numbers,
+              void *distinct, int32_t *counts);
+int64_t pool_forward(const Table *table, const Bags *bags, Integers slots, int64_t feature_stride,
+                     int64_t sample_stride, float *pooled, int threads);
+int64_t pool_backward(const float *gradients, const Bags *bags, const int32_t *numbers,
+                      const int32_t *counts, int64_t distinct, int64_t dim, float *sums,
+                      int threads);
+}
