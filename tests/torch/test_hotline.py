@@ -135,7 +135,7 @@ def test_order_of_a_step(setting, device):
 
     store = trainer.collection.store
     spy(store.policy, "place", "split")
-    spy(store.host, "fetch", "gather")
+    spy(store.moves, "gather", "gather")
     spy(store.host, "write_after", "write back")
     trainer.model.register_forward_hook(lambda *_: happened.append("forward"))
     for samples in here.batches(2):

@@ -97,8 +97,9 @@ def most_recent(store):
     store.device.transport.planning.planner.state.__class__ = MostRecent
 
 
-def fuzzed(seed, batches, optimizer="sgd", spoil=None, **options):
-    """Train with stages in any order that they admit, and victims that are needed soonest.
+def fuzzed(seed, batches, optimizer="sgd", spoil=None, direct=False, **options):
+    """Train with stages in any order that they admit, and victims that are needed soonest; rows
+    move `direct`, or with a copy between tables and slots.
 
     The options that were drawn, and the outcome.
     """
@@ -108,6 +109,8 @@ def fuzzed(seed, batches, optimizer="sgd", spoil=None, **options):
 
     def change(store):
         most_recent(store)
+        assert all(store.moves.direct)
+        store.moves.direct[:] = [direct] * len(store.groups)
         if spoil is not None:
             spoil(store)
 
@@ -123,7 +126,7 @@ def test_any_order_of_stages(seeds):
         batches, optimizer = draw(seed, 30, samples=16), OPTIMIZERS[seed % 3]
         every = 1 + seed % 2
         resident = train(batches, optimizer=optimizer, every=every)
-        chosen, found = fuzzed(seed, batches, optimizer, every=every)
+        chosen, found = fuzzed(seed, batches, optimizer, direct=bool(seed % 2), every=every)
         assert found.sha256 == resident.sha256, (seed, chosen)
 
 
@@ -134,8 +137,8 @@ def test_caches_that_are_reset_between_batches_that_bypass(seeds):
     """The planner numbers batches from 0 again; a batch waits for those that it means."""
     for seed in seeds:
         batches = draw(seed, 24, samples=16)
-        chosen, found = fuzzed(seed, batches, "rowwise_adagrad", reset_every=8, depth=4,
-                               look_ahead=2, share=4, ahead=6)
+        chosen, found = fuzzed(seed, batches, "rowwise_adagrad", direct=bool(seed % 2),
+                               reset_every=8, depth=4, look_ahead=2, share=4, ahead=6)
         assert found.figures["bypasses"]
         assert found.sha256 == train(batches, optimizer="rowwise_adagrad").sha256, (seed, chosen)
 
@@ -179,6 +182,17 @@ def one_update_in_a_hundred(store):
     store.host.write = lossy
 
 
+def one_victim_in_a_hundred(store):
+    """One victim in a hundred is not written from its slot."""
+    scatter = store.moves.scatter
+
+    def lossy(group, flat, slots, listed=None):
+        kept = torch.arange(len(flat)) % 100 != 37 % max(1, len(flat))
+        scatter(group, flat[kept], slots[kept])
+
+    store.moves.scatter = lossy
+
+
 def state_left_behind(store):
     """A row that is fetched again has another row's state."""
     fetch = store.host.fetch
@@ -197,6 +211,7 @@ FAULTS = {
     bypasses_forgotten: {"depth": 4, "look_ahead": 2, "share": 4, "ahead": 6},
     impatient: {"depth": 4, "look_ahead": 0, "share": 4, "ahead": 6},
     one_update_in_a_hundred: {"share": 2, "ahead": 4},
+    one_victim_in_a_hundred: {"share": 2, "ahead": 4, "direct": True},
     state_left_behind: {"share": 2, "ahead": 4},
 }
 

@@ -239,9 +239,9 @@ class Lookup:
                 order[:popular] = lists["popular"].written("<u4", popular)
                 order[popular:] = lists["nonpopular"].written("<u4", samples - popular)
                 slots = lists["slots"].written("<u4", lookups).copy()
-                entries = lists["misses"].written(ROW_ENTRY, unique)
-                entries = entries.copy()
-                misses = RowList(entries["table"], entries["row"], tables=staged.tables)
+                entries = lists["misses"].written(ROW_ENTRY, unique).copy()
+                misses = RowList(entries["table"], entries["row"], tables=staged.tables,
+                                 entries=entries.view(np.uint64))
                 if c["refused"]:
                     misses = _fold_repeats(slots, misses)
                 return Split(order, popular, slots, misses, c["lookups"], c["hits"],

@@ -42,7 +42,7 @@ class Mover:
             writes rows that are not padded there directly; the base must then be a multiple of 16,
             and the memory apart from that of the rows.
         slots : integers [rows], optional
-            Distinct places in `out` and `state_out`.
+            Distinct places in `out` and `state_out`; not checked where `rows.tables` are given.
         state_out : Buffer, numpy.ndarray or torch tensor [n] or [n, m], optional
             Receives the rows' optimizer state in the same manner.
 
@@ -56,7 +56,7 @@ class Mover:
         table, count = tables[0], len(listed)
         arrays = _slot_arrays(table, ("out", out), ("state_out", state_out), writable=True)
         target, state = arrays.get("out"), arrays.get("state_out")
-        places = slot_list(slots, count, arrays, distinct=True)
+        places = slot_list(slots, count, arrays, distinct=not is_known(listed, tables))
         if not count:
             return Future.of(np.empty((0, table.dim), table.dtype) if target is None else target)
 
@@ -142,7 +142,7 @@ class Mover:
         """Operands that name the slot of each row, unless row i belongs to slot i."""
         if places is None:
             return {}
-        return {"targets": self._commands.staging.stage(places.astype(np.uint32), held),
+        return {"targets": self._commands.staging.stage(places.astype(np.uint32, copy=False), held),
                 "flags": GatherFlag.LISTED}
 
     def _in_place(self, table: Table, target: NDArray[Any], state: NDArray[Any] | None,

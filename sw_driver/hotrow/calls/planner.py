@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..contract.errors import BatchError, DeviceError
 from ..contract.generated import (
@@ -16,6 +18,7 @@ from ..contract.generated import (
     PlanPolicy,
     Status,
 )
+from ..memory.buffer import Held
 from ..operands.integers import numbered, whole
 from ..operands.results import Observation, PlacedRows, Plan, Words
 from ..operands.staging import Lease
@@ -96,7 +99,8 @@ class Planner:
             return self._commands.registers.read("PLAN_WINDOW")
 
     def plan(self, batch: BatchLike, number: int | None = None, policy: str = "lru",
-             admission: bool = False, writes: bool = True, observe: bool = False) -> Future[Plan]:
+             admission: bool = False, writes: bool = True, observe: bool = False,
+             lists: Held | None = None) -> Future[Plan]:
         """Give every row of a batch a slot, or a place in the bypass area after the slots.
 
         The rows of `evictions` leave the slots that rows of `fills` get: scatter `evictions`, then
@@ -120,6 +124,9 @@ class Planner:
             slots. Otherwise rows keep their state, changed or unchanged.
         observe : bool
             Count the lookups in the same pass; not with `admission`.
+        lists : Held, optional
+            Gets the memory in which the device wrote the plan's lists, which are views of it until
+            its `release`: GATHER and SCATTER read them there. By default they are copies.
 
         Raises
         ------
@@ -141,9 +148,9 @@ class Planner:
             staged = self._batches.stage(batch, held)
             lookups = staged.batch.lookups
             room = -(-lookups // _WORDS) * _WORDS  # of a list of words, as their addresses demand
-            lists = commands.results.lease(4 * room * _ROOMS, held)
+            lease = commands.results.lease(4 * room * _ROOMS, held)
             operands = staged.operands | {
-                name: lists.address + 4 * room * first for name, first in _LISTS.items()}
+                name: lease.address + 4 * room * first for name, first in _LISTS.items()}
             operands |= {"value": planned, "flags": staged.operands["flags"] | flags}
 
             def finish(c: Completion) -> Plan:
@@ -153,7 +160,10 @@ class Planner:
                 commands.tables.in_directory.update(staged.tables.numbers)
                 plan = None
                 if c["status"] in _PLANNED:
-                    plan = _read_plan(c, planned, staged, lists, room, commands.geometry.slots)
+                    plan = _read_plan(c, planned, staged, _Lists(lease, room, lists is not None),
+                                      commands.geometry.slots)
+                    if lists is not None:
+                        commands.results.keep(lease, lists)
                 try:
                     self._batches.check(staged, c)
                 except BatchError as error:
@@ -260,12 +270,34 @@ def observation(completion: Completion) -> Observation:
                        completion["misses"], cycles_of(completion), completion["end"])
 
 
-def _read_plan(completion: Completion, number: int, staged: StagedBatch, lists: Lease, room: int,
+class _Lists:
+    """The lists that the device wrote to a lease, with room for so many words each: views of it if
+    it is `kept`, else copies."""
+
+    def __init__(self, lease: Lease, room: int, kept: bool) -> None:
+        self._lease, self._room, self._kept = lease, room, kept
+
+    def words(self, name: str, count: int, dtype: str = "<u4") -> NDArray[Any]:
+        first = self._room * 4 * _LISTS[name] // np.dtype(dtype).itemsize
+        written = self._lease.written(dtype, count, first)
+        return written if self._kept else written.copy()
+
+    def placed(self, what: str, count: int, tables: TableSet | None) -> PlacedRows:
+        """The rows in a list and their slots: PlacedRows."""
+        entries, name = self.words(f"{what}s", count, "<u8"), f"{what}s"
+        words = entries.view("<u4")
+        return PlacedRows(
+            words[1::2], words[::2], self.words(f"{what}_slots", count), tables=tables,
+            entries=entries,
+            address=self._lease.address + 4 * self._room * _LISTS[name] if self._kept else None)
+
+
+def _read_plan(completion: Completion, number: int, staged: StagedBatch, lists: _Lists,
                first_bypassed: int) -> Plan:
     """The lists of a plan, with each bypassed row once."""
-    slots, entries = lists.written("<u4", staged.batch.lookups).copy(), completion["entries"]
-    fills = _placed(lists, room, "fill", entries, staged.tables)
-    evictions = _placed(lists, room, "victim", completion["evictions"], None)
+    slots, entries = lists.words("slots", staged.batch.lookups), completion["entries"]
+    fills = lists.placed("fill", entries, staged.tables)
+    evictions = lists.placed("victim", completion["evictions"], None)
     if completion["refused"]:  # rows without a slot, which may be listed twice
         fills = _fold_bypassed(slots, fills, first_bypassed)
     repeated_bypasses, wait_for = entries - len(fills), completion["wait_for"]
@@ -274,14 +306,6 @@ def _read_plan(completion: Completion, number: int, staged: StagedBatch, lists: 
                 completion["unique"] - repeated_bypasses,
                 completion["lookups"], completion["hits"], cycles_of(completion),
                 completion["end"])
-
-
-def _placed(lists: Lease, room: int, what: str, count: int, tables: TableSet | None) -> PlacedRows:
-    """Copies of the rows in a list and of their slots: PlacedRows."""
-    first, at = _LISTS[f"{what}_slots"] * room, _LISTS[f"{what}s"] * room
-    entries = lists.written("<u4", 2 * count, at).copy()
-    return PlacedRows(entries[1::2], entries[::2], lists.written("<u4", count, first).copy(),
-                      tables=tables)
 
 
 def _fold_bypassed(slots: Words, fills: PlacedRows, first: int) -> PlacedRows:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract.records import ROW_ENTRY
-
 if TYPE_CHECKING:
     from .tables import TableSet
 
@@ -49,12 +47,16 @@ class RowList:
     """Rows of tables: `table` uint32[n], the tables' numbers, and `row` uint32[n].
 
     `tables` are registered tables that are known to hold these rows, each listed once: the driver
-    does not check the list again.
+    does not check the list again. `entries` uint64[n] is the list as a device has it, table << 32 |
+    row; at `address` the device finds it, as long as the owner of that memory keeps it.
     """
 
     table: Words
     row: Words
     tables: TableSet | None = field(default=None, kw_only=True, repr=False, compare=False)
+    entries: NDArray[np.uint64] | None = field(
+        default=None, kw_only=True, repr=False, compare=False)
+    address: int | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -62,10 +64,8 @@ class RowList:
     @property
     def keys(self) -> NDArray[np.uint64]:
         """Table << 32 | row of each entry; contiguous."""
-        entries = self.row.base
-        if (self.tables is not None and entries is not None and entries is self.table.base
-                and entries.nbytes == ROW_ENTRY.itemsize * len(self.row)):  # they are its columns
-            return entries.view(np.uint64).reshape(-1)
+        if self.entries is not None:
+            return self.entries
         return self.table.astype(np.uint64) << np.uint64(32) | self.row
 
 

@@ -73,6 +73,11 @@ class Pool:
             self._regions.send_later(lease.slab, lease.offset, used)
         return lease
 
+    def keep(self, lease: Lease, held: Held) -> None:
+        """Leave a lease to `held` instead of its holder."""
+        lease.holder = held
+        held.at_end(_give_back, lease, held, self._free[len(lease.bytes)])
+
     def stage(self, array: NDArray[Any], held: Held) -> int:
         """Address at which the device finds a flat array: in place where it can be, else a copy."""
         if array.ctypes.data % LIST_ALIGNMENT == 0 and array.flags.c_contiguous and array.size:
@@ -85,7 +90,9 @@ class Pool:
         return lease.address
 
     def stage_rows(self, rows: RowList, held: Held) -> int:
-        """Address at which the device finds a `RowList`."""
+        """Address at which the device finds a `RowList`: where it lies, or that of a copy."""
+        if rows.address is not None:
+            return rows.address
         keys = rows.keys
         lease = self.lease(keys.nbytes, held)
         lease.bytes[:keys.nbytes].view(np.uint64)[:] = keys

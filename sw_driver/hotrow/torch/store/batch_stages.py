@@ -13,6 +13,7 @@ from .in_flight import BatchInFlight, BatchWindow, GroupTransfer
 from .options import Options
 from .placement_policy import Policy
 from .slot_map import SlotMap
+from .slot_moves import SlotMoves
 from .stages import Stage, Stages
 from .statistics import CacheStatistics
 
@@ -25,7 +26,8 @@ class BatchStages:
     *Plan* gives rows their slots, and begins to read those on disk. *Collect* reads
     fills from the tables (GATHER) and victims from their slots. *Exchange* copies rows between
     the two memories. *Insert* writes victims to the tables (SCATTER) and fills to their slots; then
-    the batch trains.
+    the batch trains. Where the device reaches slots and tables, *insert* alone moves rows: SCATTER
+    reads victims in their slots, then GATHER writes fills to theirs.
 
     Stages of different batches overlap. Rows stay right because:
 
@@ -51,11 +53,11 @@ class BatchStages:
     """
 
     def __init__(self, window: BatchWindow, policy: Policy, slot_map: SlotMap, host: HostTables,
-                 statistics: CacheStatistics, memory: SlotMemory, lock: RLock, options: Options,
-                 cold: ColdPooling | None = None) -> None:
+                 moves: SlotMoves, statistics: CacheStatistics, memory: SlotMemory, lock: RLock,
+                 options: Options, cold: ColdPooling | None = None) -> None:
         self._window, self._policy, self._slot_map = window, policy, slot_map
         self._host, self._statistics, self._memory, self._lock = host, statistics, memory, lock
-        self._options, self._cold = options, cold
+        self._moves, self._options, self._cold = moves, options, cold
         self._marked = 0  # batches whose rows were marked
         self.released = memory.record_event()
         self.inserted: Event = None
@@ -109,7 +111,7 @@ class BatchStages:
                 each.marked_at = number
                 self._marked = max(self._marked, number + ahead + 1)
         flight.marked = self._marked
-        placement = policy.place(self._staged(flight), number - base)
+        placement = policy.place(self._staged(flight), number - base, flight.lists)
         flight.release()
         if placement.wait_for is not None:
             flight.wait_for = placement.wait_for + base
@@ -148,7 +150,8 @@ class BatchStages:
     def collect(self, number: int) -> None:
         for transfer in self._window.batches[number].transfers:
             group = transfer.segment.group
-            if len(transfer.victims):
+            direct = self._moves.direct[group]
+            if len(transfer.victims) and not direct:
                 transfer.written_back = self._host.staging(group, len(transfer.victims))
                 with self._lock:
                     transfer.read_event = self._memory.run_async(
@@ -157,8 +160,9 @@ class BatchStages:
             if self._cold is not None:
                 self._cold.separate(transfer)
                 self._cold.start(transfer)
-            transfer.fetched = self._host.fetch(group, transfer.fills.flat,
-                                                transfer.fills.listed, transfer.ticket)
+            if not direct:
+                transfer.fetched = self._host.fetch(group, transfer.fills.flat,
+                                                    transfer.fills.listed, transfer.ticket)
 
     def exchange(self, number: int) -> None:
         for transfer in self._window.batches[number].transfers:
@@ -171,12 +175,16 @@ class BatchStages:
                 self._cold.finish(transfer)
 
     def insert(self, number: int) -> None:
-        for transfer in self._window.batches[number].transfers:
+        flight = self._window.batches[number]
+        for transfer in flight.transfers:
             group = transfer.segment.group
-            storage = self._slot_map.storages[group]
+            storage, victims = self._slot_map.storages[group], transfer.victims
             # Before the slots change, and without the lock, because this may wait.
             if transfer.written_back is not None:
                 self._write_victims(transfer, transfer.written_back)
+            elif len(victims):
+                self._host.land()
+                self._moves.scatter(group, victims.flat, transfer.victim_slots, victims.listed)
             fills, places = transfer.fills, transfer.fill_places
             with self._lock:
                 if not transfer.bypassed:
@@ -193,6 +201,7 @@ class BatchStages:
             for rows in (transfer.fetched, transfer.written_back):
                 self._host.give_back(group, rows)
             transfer.fetched = transfer.written_back = None
+        flight.lists.release()
 
     def _write_victims(self, transfer: GroupTransfer, rows: Rows) -> None:
         """Write victims to the tables; on disk only those that were trained since they were read
@@ -227,9 +236,13 @@ class BatchStages:
         transfer.uploaded.copy(rows)
 
     def _write_fills(self, transfer: GroupTransfer) -> None:
-        rows = self._slot_map.storages[transfer.segment.group].rows
-        assert transfer.uploaded is not None, "insert follows exchange"
-        rows.put(self._memory.indices(transfer.fill_places), transfer.uploaded)
+        group, fills = transfer.segment.group, transfer.fills
+        if transfer.uploaded is not None:
+            self._slot_map.storages[group].rows.put(
+                self._memory.indices(transfer.fill_places), transfer.uploaded)
+        elif len(fills):
+            self._host.land()
+            self._moves.gather(group, fills.flat, transfer.fill_places, fills.listed)
         transfer.device_places = self._memory.indices(transfer.places)
         transfer.uploaded = None
 

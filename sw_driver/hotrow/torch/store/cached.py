@@ -31,6 +31,7 @@ from .placement_policy import Policy
 from .row_updates import RowUpdates
 from .slot_filling import SlotFilling
 from .slot_map import SlotMap
+from .slot_moves import SlotMoves
 from .statistics import CacheStatistics
 from .write_back import WriteBack
 
@@ -82,19 +83,21 @@ class CachedStore:
         self.statistics = CacheStatistics(self.slot_map.names)
         self.host = HostTables(self.groups, device, self.slot_map, self.statistics,
                                self.slot_memory)
+        self.moves = SlotMoves(self.groups, device, self.slot_map, self.slot_memory)
         self.cold = cold and cold(self.groups, device, self.slot_map, self.statistics)
         self.pools_cold_rows = self.cold is not None
         self.window = BatchWindow(policy.window, look_ahead)
         self.batch_stages = BatchStages(
-            self.window, policy, self.slot_map, self.host, self.statistics, self.slot_memory,
-            self.lock, options, self.cold)
+            self.window, policy, self.slot_map, self.host, self.moves, self.statistics,
+            self.slot_memory, self.lock, options, self.cold)
         self.stages = self.batch_stages.stages
         self.updates = RowUpdates(self.groups, self.window, self.slot_map, self.host,
                                   self.slot_memory, self.lock)
         self.write_back = WriteBack(device, self.slot_map, self.host, self.window, self.updates,
                                     self.batch_stages, self.slot_memory, self.lock)
-        self.filling = SlotFilling(device, policy, self.slot_map, self.host, self.window,
-                                   self.write_back, self.batch_stages, self.slot_memory)
+        self.filling = SlotFilling(device, policy, self.slot_map, self.host, self.moves,
+                                   self.window, self.write_back, self.batch_stages,
+                                   self.slot_memory)
         self.micro_batches = MicroBatches(self.window, self.stages, self.slot_map,
                                           self.slot_memory, self.lock)
 
@@ -361,6 +364,7 @@ class CachedStore:
         yield self.slot_memory.synchronize_all
         yield self.policy.clear
         yield self.host.close
+        yield self.moves.close
         if self.cold is not None:
             yield self.cold.close
         for table in self.slot_map.registered.values():

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...calls.batch_operands import StagedBatch
 from ...contract.errors import Error
+from ...memory.buffer import Held
 from ...operands.batch import Batch
 from ...operands.results import RowList
 from ..features.grouping import Request, Segment
@@ -113,6 +114,7 @@ class BatchInFlight:
     transfers: list[GroupTransfer] = field(default_factory=list)  # one per segment, once planned
     pending: PendingBackward = field(default_factory=PendingBackward)
     staged: StagedBatch | None = None  # between its mark and its plan
+    lists: Held = field(default_factory=Held)  # memory of its plan, until its rows are in slots
 
     def release(self) -> None:
         """Give the device's copy of the batch back."""

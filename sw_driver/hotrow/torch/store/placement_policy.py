@@ -12,6 +12,7 @@ from ...calls.batch_operands import StagedBatch
 from ...contract.errors import Error
 from ...contract.generated import MISS_FLAG
 from ...device import Device
+from ...memory.buffer import Held
 from ...operands.batch import Batch
 from ...operands.results import Observation, PlacedRows, Plan, RowList, Words
 from ...queues.futures import Future
@@ -97,9 +98,10 @@ class LookAheadPolicy:
         if number > self.device.retired_batch:
             self.device.retire(number)
 
-    def place(self, batch: StagedBatch, number: int) -> Placement:
-        """Plan a batch."""
-        plan = self.device.plan(batch, number, self.policy, observe=self.policy in COUNTED)
+    def place(self, batch: StagedBatch, number: int, lists: Held) -> Placement:
+        """Plan a batch; `lists` keeps the memory of its lists."""
+        plan = self.device.plan(batch, number, self.policy, observe=self.policy in COUNTED,
+                                lists=lists)
         for mark in self._take_marks():  # whose commands came before
             mark.result()
         return plan
@@ -146,13 +148,13 @@ class HotlinePolicy:
     def retire(self, number: int) -> None:
         pass
 
-    def place(self, batch: StagedBatch, number: int) -> Placement:
+    def place(self, batch: StagedBatch, number: int, lists: Held) -> Placement:
         split = self.device.split(batch, observe=self.counting)
         misses, first = split.misses, self.device.geometry.slots
         places = np.arange(first, first + len(misses), dtype=np.uint32)
         # The batch before may have trained the same row without a slot.
-        return SplitPlan(split.slots, PlacedRows(misses.table, misses.row, places),
-                         number - 1 if number else None, split.hits)
+        fills = PlacedRows(misses.table, misses.row, places, entries=misses.entries)
+        return SplitPlan(split.slots, fills, number - 1 if number else None, split.hits)
 
     def clear(self) -> None:
         self.device.clear_directory()

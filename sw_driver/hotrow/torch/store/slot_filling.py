@@ -19,6 +19,7 @@ from .host_tables import HostTables
 from .in_flight import BatchWindow
 from .placement_policy import Policy
 from .slot_map import SlotMap
+from .slot_moves import SlotMoves
 from .write_back import WriteBack
 
 _CHUNK = 1 << 16  # rows per fetch
@@ -31,11 +32,11 @@ class SlotFilling:
     """
 
     def __init__(self, device: Device, policy: Policy, slot_map: SlotMap, host: HostTables,
-                 window: BatchWindow, write_back: WriteBack, batch_stages: BatchStages,
-                 memory: SlotMemory) -> None:
+                 moves: SlotMoves, window: BatchWindow, write_back: WriteBack,
+                 batch_stages: BatchStages, memory: SlotMemory) -> None:
         self._device, self._policy, self._slot_map, self._host = device, policy, slot_map, host
         self._window, self._write_back, self._batch_stages = window, write_back, batch_stages
-        self._memory, self._storages = memory, slot_map.storages
+        self._memory, self._moves, self._storages = memory, moves, slot_map.storages
 
     def hottest(self, limit: int, decay: int = 0) -> RowList:
         """The rows that the device counted most, after a right shift of all counts."""
@@ -100,12 +101,16 @@ class SlotFilling:
             flat = flat[torch.from_numpy(found)]
             slots = self._slot_map.local(group, installed[chosen][found])
             for some, here in zip(flat.split(_CHUNK), slots.split(_CHUNK), strict=True):
+                self._host.count_moved(group, self._slot_map.counts(group, some))
+                if self._moves.direct[group]:
+                    self._host.land()
+                    self._moves.gather(group, some, here)
+                    continue
                 fetched = storage.kind.allocate(len(some), self._memory.device)
                 staged = self._host.fetch(group, some)
                 fetched.copy(staged)
                 storage.rows.put(self._memory.indices(here), fetched)
                 self._host.give_back(group, staged)
-                self._host.count_moved(group, self._slot_map.counts(group, some))
             storage.assign(flat, slots)
             held += len(flat)
         self._batch_stages.released = self._memory.record_event()

@@ -120,7 +120,8 @@ class SlotMap:
         entries = locate_rows(flat, self.groups[group].tables.first,
                               self.registered[self.groups[group].numbers[0]].number)
         return RowList(entries[:, 1], entries[:, 0],
-                       tables=self.table_sets[group] if distinct else None)
+                       tables=self.table_sets[group] if distinct else None,
+                       entries=entries.view(np.uint64)[:, 0])
 
     def counts(self, group: int, flat: torch.Tensor) -> NDArray[np.int64]:
         """Flat rows int64[n] of a group by the device's table: int64[tables]."""
@@ -190,7 +191,8 @@ class SlotMap:
                             self.directory_slots)
         listed = None
         if len(self.groups) == 1:
-            listed = RowList(placed.table, placed.row, tables=self.table_sets[group])
+            listed = RowList(placed.table, placed.row, tables=self.table_sets[group],
+                             entries=placed.entries, address=placed.address)
         return ListedRows(found.flat, found.with_slot, found.without_slot, found.bypassed,
                           listed), found.slots
 
