@@ -38,11 +38,11 @@ def batch(generator):
 
 
 def train(kind, optimizer, dim, seed):
-    """Both on the same gradients; the forward must agree to the bit while the weights do."""
+    """Both on the same gradients; bags of 3 and more rows are summed in other orders."""
     generator = torch.Generator().manual_seed(seed)
     weights = [torch.randn(ROWS, dim, generator=generator) for _ in range(TABLES)]
     state = [torch.zeros(ROWS) for _ in range(TABLES)]
-    embeddings, same_forward = peer(kind, weights), True
+    embeddings = peer(kind, weights)
     for _ in range(STEPS):
         indices, offsets = batch(generator)
         pooled = embeddings(indices, offsets)
@@ -52,7 +52,8 @@ def train(kind, optimizer, dim, seed):
             ends = offsets[table * BAGS:(table + 1) * BAGS + 1]
             rows, lengths = indices[ends[0]:ends[-1]], ends.diff()
             columns = slice(table * dim, (table + 1) * dim)
-            same_forward &= torch.equal(pool(weights[table], rows, lengths), pooled[:, columns])
+            torch.testing.assert_close(
+                pool(weights[table], rows, lengths), pooled[:, columns], rtol=1e-6, atol=1e-6)
             touched, sums = sum_duplicates(
                 rows, torch.repeat_interleave(torch.arange(BAGS), lengths),
                 gradient[:, columns].contiguous())
@@ -60,20 +61,19 @@ def train(kind, optimizer, dim, seed):
                 weights[table][touched], sums, state[table][touched])
             if updated is not None:
                 state[table][touched] = updated
-    return weights, embeddings, same_forward
+    return weights, embeddings
 
 
 @pytest.mark.parametrize("dim", [4, 16, 64])
 def test_sgd_agrees_to_the_bit(dim):
-    weights, embeddings, same_forward = train(EmbOptimType.EXACT_SGD, SGD(LR), dim, seed=dim)
-    assert same_forward
+    weights, embeddings = train(EmbOptimType.EXACT_SGD, SGD(LR), dim, seed=dim)
     for table, theirs in enumerate(embeddings.split_embedding_weights()):
         assert torch.equal(weights[table], theirs), f"table {table}, seed {dim}"
 
 
 @pytest.mark.parametrize("dim", [4, 16, 64])
 def test_rowwise_adagrad_agrees_within_a_millionth(dim):
-    weights, embeddings, _ = train(
+    weights, embeddings = train(
         EmbOptimType.EXACT_ROWWISE_ADAGRAD, RowwiseAdagrad(LR, EPS, 0.0), dim, seed=dim)
     for ours, theirs in zip(weights, embeddings.split_embedding_weights(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)

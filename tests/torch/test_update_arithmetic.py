@@ -1,11 +1,12 @@
-"""The row update of the hardware against the trainer's."""
+"""The arithmetic of the hardware against the trainer's: equal bits."""
 
 import numpy as np
 import pytest
 import torch
-from hotrow.torch.optim.arithmetic import sum_duplicates
+from hotrow.torch.optim.arithmetic import pool, sum_duplicates
 from hotrow.torch.optim.rules import SGD, RowwiseAdagrad
 from hotrow_sim.golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.pooling import bag_sums
 
 LR, EPS = 0.05, 1e-8
 
@@ -30,14 +31,28 @@ def test_sgd_bit_for_bit(elements):
 
 
 @pytest.mark.parametrize("elements", [4, 16, 20, 128])
-def test_rowwise_adagrad_within_a_millionth(elements):
+def test_rowwise_adagrad_bit_for_bit(elements):
     weights, gradients, states = draw(elements, elements)
     expected, expected_states = RowwiseAdagrad(LR, EPS).update(
         *map(torch.from_numpy, (weights, gradients, states)))
     got, got_states = rowwise_adagrad(
         bits(weights), bits(gradients), bits(states), bits(np.float32(LR)), bits(np.float32(EPS)))
-    np.testing.assert_allclose(got_states.view(np.float32), expected_states, rtol=1e-6)
-    np.testing.assert_allclose(got.view(np.float32), expected, rtol=1e-6, atol=1e-7)
+    assert (got_states == bits(expected_states.numpy())).all()
+    assert (got == bits(expected.numpy())).all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("elements", [4, 32, 60, 128, 260])
+def test_pools_bit_for_bit(elements, weighted):
+    rng = np.random.default_rng(elements)
+    rows, lengths = draw(elements, elements)[0], np.minimum(rng.geometric(0.1, 90) - 1, 50)
+    rows[rng.random(rows.shape) < 0.1] = -0.0
+    listed = rng.integers(0, len(rows), lengths.sum())
+    weights = rng.standard_normal(len(listed)).astype(np.float32) if weighted else None
+    found = pool(*map(torch.from_numpy, (rows, listed, lengths)),
+                 None if weights is None else torch.from_numpy(weights))
+    expected = bag_sums(bits(rows[listed]), lengths, None if weights is None else bits(weights))
+    assert (bits(found.numpy()) == expected).all(), f"seed {elements}"
 
 
 def test_duplicate_gradients_bit_for_bit():

@@ -1,6 +1,7 @@
 // Pooled bags of rows, and the gradients of rows from those of pooled bags.
 
 #include "passes.hpp"
+#include "row_sums.hpp"
 
 namespace {
 
@@ -36,8 +37,12 @@ int64_t pool(const Table &table, const Bags &bags, Integers slots, int64_t featu
     int64_t next = jagged ? bags.first_lookup(first) : 0;
     Cursor at(bags, first), ahead(bags, std::min(first + PREFETCH, last - 1));
     for (int64_t each = first; each < last; ++each, at.advance()) {
-        float *sum = pooled + at.sample * bags.row_stride + bags.columns[at.feature];
+        float *const sum = pooled + at.sample * bags.row_stride + bags.columns[at.feature];
         const int64_t length = jagged ? bags.lengths[each] : 1;
+        const int64_t lookup = jagged ? next : at.bag();
+        const int64_t begin =
+            jagged ? next : at.feature * feature_stride + at.sample * sample_stride;
+        next += length;
         if (jagged) {
             prefetch<1>(sum, PREFETCH, bags.row_stride, dim);
         } else {
@@ -45,34 +50,25 @@ int64_t pool(const Table &table, const Bags &bags, Integers slots, int64_t featu
                                     ahead.sample * sample_stride], table.stride, dim);
             if (each + PREFETCH < last - 1) ahead.advance();
         }
+        for (int64_t k = 0; k < length; ++k)
+            if (static_cast<uint64_t>(slots[begin + k]) >= static_cast<uint64_t>(table.rows))
+                return lookup + k;
         const int64_t divisor = bags.divisor(at.feature, length);
         const Floats by = all(static_cast<float>(divisor));
-        // Sums start at +0, so that a row of -0 gives +0. Those of a known width stay in registers.
-        Floats totals[std::max(1, WIDTH / LANES)]{};
-        if (!WIDTH) std::fill(sum, sum + dim, 0.f);
-        for (int64_t k = 0; k < length; ++k) {
+        const auto take = [&](int64_t d, int64_t n, Floats total) INLINED {
+            store(sum + d, divisor > 1 ? total / by : total, n);
+        };
+        const auto row_at = [&](int64_t k) INLINED {
             if (jagged) {
-                const int64_t coming = std::min(next + PREFETCH, bags.lookups - 1);
+                const int64_t coming = std::min(begin + k + PREFETCH, bags.lookups - 1);
                 prefetch<0>(rows, slots[coming], table.stride, dim);
             }
-            const int64_t lookup = jagged ? next++ : at.bag();
-            const int64_t slot = jagged ? slots[lookup] : slots[at.feature * feature_stride +
-                                                                at.sample * sample_stride];
-            if (static_cast<uint64_t>(slot) >= static_cast<uint64_t>(table.rows)) return lookup;
-            const auto *row = rows + slot * table.stride;
-            const float *weight = bags.weights ? bags.weights + lookup : nullptr;
-            vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
-                const Floats sofar = WIDTH ? totals[d / LANES] : load(sum + d, n);
-                const Floats values = load<Element>(row + d, n);
-                const Floats total = weight ? fma(all(*weight), values, sofar) : sofar + values;
-                if (WIDTH) totals[d / LANES] = total;
-                else store(sum + d, total, n);
-            });
-        }
-        vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
-            const Floats total = WIDTH ? totals[d / LANES] : load(sum + d, n);
-            if (WIDTH || divisor > 1) store(sum + d, divisor > 1 ? total / by : total, n);
-        });
+            return rows + slots[begin + k] * table.stride;
+        };
+        const float *const weights = bags.weights ? bags.weights + lookup : nullptr;
+        if (!length) std::fill(sum, sum + dim, 0.f);
+        else if (weights) sum_bag<Element, WIDTH>(length, dim, weights, row_at, take);
+        else sum_bag<Element, WIDTH>(length, dim, nullptr, row_at, take);
     }
     return -1;
 }
@@ -125,7 +121,7 @@ Sums sum_gradients(const float *gradients, const Bags &bags, const int32_t *numb
 
 }  // namespace
 
-// Sum the rows of each bag in lookup order; a mean is the sum divided by the bag's length.
+// Sum the rows of each bag in the card's order; a mean is the sum divided by the bag's length.
 //
 // Slots lie as in `group`, feature after feature. Returns 0; 1 + i where lookup i is no row; -1
 // where the lengths are not those of the lookups.
@@ -167,13 +163,13 @@ extern "C" int64_t pool_backward(const float *gradients, const Bags *bags, const
     }
     bounds.resize(threads, distinct);
     bounds.push_back(distinct);
-    PerThread divided(threads, bags->mean ? dim : 0);
+    PerThread divided(threads, bags->mean ? vector_count(dim) : 0);
     std::atomic<int64_t> found{FINITE};
     with_width(dim, [&](auto width) {
         parallel(threads, threads, [&](int64_t first, int64_t last) {
             const int64_t here = sum_gradients<decltype(width)::value>(
                 gradients, *bags, numbers, distinct, bounds[first], bounds[last], dim, sums,
-                divided.take());
+                reinterpret_cast<float *>(divided.take()));
             for (int64_t before = found; before < here;)
                 if (found.compare_exchange_weak(before, here)) break;
         });

@@ -119,7 +119,7 @@ class BagLayout:
 
 def pool_bags(rows: Tensor, slots: Tensor, layout: BagLayout, weights: Tensor | None = None,
               out: Tensor | None = None) -> Tensor:
-    """Sum the rows of each bag in lookup order.
+    """Sum the rows of each bag, in the order of `torch.optim.arithmetic.pool`.
 
     Parameters
     ----------

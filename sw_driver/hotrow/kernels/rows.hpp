@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#ifdef __F16C__
+#ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
@@ -115,22 +115,29 @@ inline void store(typename Element::Stored *to, Floats values, int64_t n = LANES
 // As a difference, because 0 + -0 is +0.
 inline Floats all(float value) { return value - Floats{}; }
 
-// Elementwise functions. GCC vectorises a loop over arrays that it does not unroll before.
+// Elementwise functions. Through arrays they would pass in pieces of a vector, and a load of what was
+// stored in pieces waits for all stores before it.
 
 inline Floats fma(Floats a, Floats b, Floats c) {
-    float x[LANES], y[LANES], z[LANES];
-    std::memcpy(x, &a, sizeof x), std::memcpy(y, &b, sizeof y), std::memcpy(z, &c, sizeof z);
-#pragma GCC unroll 1
-    for (int i = 0; i < LANES; ++i) z[i] = std::fma(x[i], y[i], z[i]);
-    return load(z);
+#if defined(__AVX512F__)
+    return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    for (int i = 0; i < LANES; ++i) c[i] = std::fma(a[i], b[i], c[i]);
+    return c;
+#endif
 }
 
 inline Floats sqrt(Floats a) {
-    float x[LANES];
-    std::memcpy(x, &a, sizeof x);
-#pragma GCC unroll 1
-    for (int i = 0; i < LANES; ++i) x[i] = std::sqrt(x[i]);
-    return load(x);
+#if defined(__AVX512F__)
+    return (Floats)_mm512_maskz_sqrt_ps(0xffff, (__m512)a);
+#elif defined(__AVX__)
+    return (Floats)_mm256_sqrt_ps((__m256)a);
+#else
+    for (int i = 0; i < LANES; ++i) a[i] = std::sqrt(a[i]);
+    return a;
+#endif
 }
 
 // Call f(d, n) for each vector of a row: its first element, and its elements.
@@ -214,19 +221,21 @@ struct Bags {
 
 constexpr int MOST_THREADS = 1024;
 
-// An array of `size` floats for each thread, taken before the threads start; none shares a cache
-// line with another's.
+inline int64_t vector_count(int64_t dim) { return (dim + LANES - 1) / LANES; }
+
+// Memory of `size` vectors for each thread, taken before the threads start; none shares a cache line
+// with another's.
 class PerThread {
 public:
     PerThread(int threads, int64_t size)
-        : room_(size ? size + 32 : 0), floats_(std::clamp(threads, 1, MOST_THREADS) * room_) {}
+        : room_(size ? size + 2 : 0), vectors_(std::clamp(threads, 1, MOST_THREADS) * room_) {}
 
     // That of one more thread.
-    float *take() { return floats_.data() + room_ * taken_.fetch_add(1); }
+    Floats *take() { return vectors_.data() + room_ * taken_.fetch_add(1); }
 
 private:
     int64_t room_;
-    std::vector<float> floats_;
+    std::vector<Floats> vectors_;
     std::atomic<int> taken_{0};
 };
 

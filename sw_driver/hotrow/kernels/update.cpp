@@ -1,6 +1,6 @@
 // Steps of an optimizer on rows where they lie.
 
-#include "rows.hpp"
+#include "row_steps.hpp"
 
 namespace {
 
@@ -23,49 +23,6 @@ int64_t columns(Rule rule, int64_t dim) {
     }
 }
 
-template <int N>
-struct Vector {
-    typedef float Type __attribute__((vector_size(4 * N)));
-};
-
-// Sum of a vector: the upper half is added to the lower until one element is left.
-template <int N>
-float halved_sum(typename Vector<N>::Type values) {
-    if constexpr (N == 1) {
-        return values[0];
-    } else {
-        typename Vector<N / 2>::Type low, high;
-        std::memcpy(&low, &values, sizeof low);
-        std::memcpy(&high, reinterpret_cast<const char *>(&values) + sizeof low, sizeof high);
-        return halved_sum<N / 2>(low + high);
-    }
-}
-
-// Mean of the squares of a gradient: the upper half is added to the lower until one element is
-// left; an odd middle element waits for the next round. `square` is memory where the width is not
-// known: a load of what was stored in other pieces waits for all stores before it.
-template <int WIDTH>
-float mean_square(const float *gradient, int64_t dim, float *square) {
-    if constexpr (WIDTH) {
-        Floats parts[WIDTH / LANES];
-        for (int part = 0; part < WIDTH / LANES; ++part) {
-            const Floats values = load(gradient + part * LANES);
-            parts[part] = values * values;
-        }
-        for (int half = WIDTH / LANES / 2; half; half /= 2)
-            for (int part = 0; part < half; ++part) parts[part] += parts[part + half];
-        return halved_sum<LANES>(parts[0]) / static_cast<float>(WIDTH);
-    }
-    for (int64_t d = 0; d < dim; ++d) square[d] = gradient[d] * gradient[d];
-    int64_t width = dim;
-    while (width > 1) {
-        const int64_t half = width / 2;
-        for (int64_t d = 0; d < half; ++d) square[d] += square[width - half + d];
-        width -= half;
-    }
-    return square[0] / static_cast<float>(dim);
-}
-
 // A step of Adam, whose second moment is that of the row where it is given, else of each element.
 template <class Element, int WIDTH>
 void adam(const Parameters &by, typename Element::Stored *row, float *state, const float *gradient,
@@ -86,32 +43,29 @@ void adam(const Parameters &by, typename Element::Stored *row, float *state, con
 
 template <class Element, int WIDTH>
 void step(Rule rule, typename Element::Stored *row, float *state, const float *gradient,
-          int64_t dim, const Parameters &by, float *square) {
+          int64_t dim, const Parameters &by, Floats *memory) {
     const float lr = by.rate, eps = by.eps;
+    const auto values = [&](int64_t d, int64_t n) { return load(gradient + d, n); };
     if (rule == SGD) {
-        vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
-            store<Element>(row + d, fma(all(-lr), load(gradient + d, n),
-                                        load<Element>(row + d, n)), n);
-        });
+        step_sgd<Element, WIDTH>(row, row, dim, lr, values);
     } else if (rule == ROWWISE_ADAGRAD) {
-        *state += mean_square<WIDTH>(gradient, dim, square);
-        const Floats factor = all(1.f / (std::sqrt(*state) + eps) * lr);
-        vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
-            store<Element>(row + d, load<Element>(row + d, n) - factor * load(gradient + d, n), n);
-        });
+        *state = step_rowwise_adagrad<Element, WIDTH>(row, row, *state, dim, lr, eps, values,
+                                                      memory);
     } else if (rule == ADAM) {
         adam<Element, WIDTH>(by, row, state, gradient, dim, nullptr);
     } else if (rule == PARTIAL_ROWWISE_ADAM) {
         float *second = state + dim;
-        *second = *second * by.keeps[1] + mean_square<WIDTH>(gradient, dim, square) * by.takes[1];
+        vectors<WIDTH>(dim, [&](int64_t d, int64_t n) { memory[d / LANES] = values(d, n); });
+        const float mean = mean_square(memory, memory + vector_count(dim), dim);
+        *second = *second * by.keeps[1] + mean * by.takes[1];
         adam<Element, WIDTH>(by, row, state, gradient, dim, second);
     } else {
         vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
-            const Floats values = load(gradient + d, n);
-            const Floats grown = fma(values, values, load(state + d, n));
+            const Floats by_loss = load(gradient + d, n);
+            const Floats grown = fma(by_loss, by_loss, load(state + d, n));
             store(state + d, grown, n);
             store<Element>(row + d, load<Element>(row + d, n) +
-                                        all(-lr) * values / (sqrt(grown) + eps), n);
+                                        all(-lr) * by_loss / (sqrt(grown) + eps), n);
         });
     }
 }
@@ -134,7 +88,7 @@ extern "C" int64_t update(const Table *table, float *state, int64_t state_stride
     const int64_t repeated = distinct ? -1 : first_repeated(slots, count);
     if (repeated >= 0) return -1 - repeated;
     const bool mean = rule == ROWWISE_ADAGRAD || rule == PARTIAL_ROWWISE_ADAM;
-    PerThread squares(threads, mean ? table->dim : 0);
+    PerThread memory(threads, mean ? 2 * vector_count(table->dim) : 0);
     with_element(table->type, [&](auto element) {
         with_width(table->dim, [&](auto width) {
             using Element = decltype(element);
@@ -142,14 +96,14 @@ extern "C" int64_t update(const Table *table, float *state, int64_t state_stride
             auto *rows = static_cast<typename Element::Stored *>(table->data);
             parallel(count, threads, [&](int64_t first, int64_t last) {
                 const int64_t dim = WIDTH ? WIDTH : table->dim;
-                float *const square = squares.take();
+                Floats *const vectors = memory.take();
                 for (int64_t i = first; i < last; ++i) {
                     const int64_t ahead = slots[std::min(i + PREFETCH, last - 1)], slot = slots[i];
                     prefetch<1>(rows, ahead, table->stride, dim);
                     if (state) prefetch<1>(state, ahead, state_stride, beside);
                     step<Element, WIDTH>(rule, rows + slot * table->stride,
                                          state ? state + slot * state_stride : nullptr,
-                                         gradients + i * dim, dim, *by, square);
+                                         gradients + i * dim, dim, *by, vectors);
                 }
             });
         });

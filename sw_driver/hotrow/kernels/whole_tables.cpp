@@ -16,7 +16,7 @@ struct Features {
     int32_t *seen;           // memory of `group`, one number per row of the array
 };
 
-// Check the ids of a batch, and sum the rows of each bag in lookup order.
+// Check the ids of a batch, and sum the rows of each bag.
 //
 // Id i of the feature at place p lies at p * feature_stride + i * stride, among `size` elements;
 // with `lengths`, one per bag, id i of all features, which follow one another, at i * stride.

@@ -63,7 +63,7 @@ class TableFeatures:
 
     def look_up(self, ids: Tensor, lengths: Tensor | None, weights: Tensor | None,
                 out: Tensor) -> Tensor | None:
-        """Check the ids of a batch, and sum the rows of each bag in lookup order.
+        """Check the ids of a batch, and sum the rows of each bag as `pool_bags` does.
 
         Parameters
         ----------

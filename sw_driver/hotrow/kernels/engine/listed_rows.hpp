@@ -110,23 +110,14 @@ private:
     PerTable<Place> places_;
 };
 
-// The same numbers with one NaN.
-inline Floats canonical(Floats values) {
-    const Words bits = (Words)values;
-    const Words nan = (Words)((bits & 0x7fffffff) > 0x7f800000);
-    return (Floats)((bits & ~nan) | (nan & 0x7fc00000));
-}
-
-// Add neighbours 0 and 1, 2 and 3, ..., then the sums in the same way; a last number without a
-// neighbour takes part in the next round. Spends the numbers.
-template <class Number>
-inline Number pairwise_sum(Number *numbers, uint64_t count) {
-    for (; count > 1; count = (count + 1) / 2) {
-        for (uint64_t pair = 0; pair < count / 2; ++pair)
-            numbers[pair] = numbers[2 * pair] + numbers[2 * pair + 1];
-        if (count % 2) numbers[count / 2] = numbers[count - 1];
+// Elements that are stored with one NaN.
+template <class Element>
+struct Canonical : Element {
+    static typename Element::Vector narrow(Floats values) {
+        const Words bits = (Words)values;
+        const Words nan = (Words)((bits & 0x7fffffff) > 0x7f800000);
+        return Element::narrow((Floats)((bits & ~nan) | (nan & 0x7fc00000)));
     }
-    return numbers[0];
-}
+};
 
 }  // namespace hotrow::engine

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "../row_sums.hpp"
 #include "listed_rows.hpp"
 #include "move_engine.hpp"
 
@@ -9,41 +10,24 @@ namespace hotrow::engine {
 
 namespace {
 
-constexpr uint64_t MOST_PARTIALS = 16;
-
-// Partial sums of a bag: 1024 bytes of fp32 over the bytes of a row, rounded up to a power of two.
-uint64_t partial_count(uint64_t elements) {
-    const uint64_t needed = (256 + elements - 1) / elements;
-    uint64_t count = 1;
-    while (count < std::min(needed, MOST_PARTIALS)) count *= 2;
-    return count;
-}
-
-// Row j is added to partial sum j mod p, starting from +0; the partial sums are added pairwise.
-template <class Element>
-void pool_bag(const uint8_t *const *rows, const uint32_t *weights, uint64_t length, uint64_t elements,
-              bool mean, uint8_t *result) {
+// Pool the rows of a bag to `to`.
+template <class Element, int WIDTH>
+void pool_bag(const std::vector<const uint8_t *> &rows, const float *weights, int64_t elements,
+              bool mean, uint8_t *to) {
     using Stored = typename Element::Stored;
-    const uint64_t partials = std::min(length, partial_count(elements));
-    auto *const to = reinterpret_cast<Stored *>(result);
-    vectors<0>(static_cast<int64_t>(elements), [&](int64_t d, int64_t n) {
-        Floats sums[MOST_PARTIALS] = {};
-        for (uint64_t j = 0, partial = 0; j < length; ++j) {
-            const Floats row = load<Element>(reinterpret_cast<const Stored *>(rows[j]) + d, n);
-            Floats &sum = sums[partial];
-            if (weights) {
-                float weight;
-                std::memcpy(&weight, weights + j, sizeof weight);
-                sum = fma(all(weight), row, sum);
-            } else {
-                sum = sum + row;
-            }
-            if (++partial == partials) partial = 0;
-        }
-        Floats sum = length ? pairwise_sum(sums, partials) : Floats{};
-        if (mean && length > 1) sum = sum / static_cast<float>(length);
-        store<Element>(to + d, canonical(sum), n);
-    });
+    const int64_t length = static_cast<int64_t>(rows.size());
+    if (!length) {
+        std::memset(to, 0, elements * sizeof(Stored));
+        return;
+    }
+    const bool divided = mean && length > 1;
+    const Floats by = all(static_cast<float>(length));
+    const auto row_at = [&](int64_t j) INLINED { return reinterpret_cast<const Stored *>(rows[j]); };
+    const auto take = [&](int64_t d, int64_t n, Floats sum) INLINED {
+        store<Canonical<Element>>(reinterpret_cast<Stored *>(to) + d, divided ? sum / by : sum, n);
+    };
+    if (weights) sum_bag<Element, WIDTH>(length, elements, weights, row_at, take);
+    else sum_bag<Element, WIDTH>(length, elements, nullptr, row_at, take);
 }
 
 struct Pooling {
@@ -51,7 +35,8 @@ struct Pooling {
     const RowRules &rules;
     const RowShape &shape;
     const CompleteBags &bags;
-    const List<uint32_t> &weights, &slots;
+    const List<float> &weights;
+    const List<uint32_t> &slots;
     const Items places;
     uint32_t tables;
 
@@ -104,9 +89,11 @@ private:
         if (error == Status::OK) {
             uint8_t *const here = places.at(slot), *const to = here ? here : result.data();
             with_element(static_cast<int32_t>(shape.type), [&](auto element) {
-                pool_bag<decltype(element)>(rows.data(), weights.present() ? &weights[at] : nullptr,
-                                            rows.size(), shape.elements(),
-                                            command.flags & HOTROW_POOL_MEAN, to);
+                with_width(shape.elements(), [&](auto width) {
+                    pool_bag<decltype(element), decltype(width)::value>(
+                        rows, weights.present() ? &weights[at] : nullptr, shape.elements(),
+                        command.flags & HOTROW_POOL_MEAN, to);
+                });
             });
             error = fault_status(here ? 0 : places.write(slot, to));
         }
@@ -125,7 +112,8 @@ Outcome MoveEngine::pool(const Command &command, const Addresses &addresses) {
     const uint32_t bus = geometry_.bus_bytes;
     List<Row> rows;
     List<uint16_t> lengths;
-    List<uint32_t> weights, slots;
+    List<float> weights;
+    List<uint32_t> slots;
     rows.read(memory_, addresses.source, command.count, bus);
     lengths.read(memory_, addresses.lengths, command.bags, bus);
     if (command.flags & HOTROW_POOL_LISTED) slots.read(memory_, addresses.targets, command.bags, bus);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "../row_steps.hpp"
 #include "listed_rows.hpp"
 #include "move_engine.hpp"
 
@@ -19,56 +20,23 @@ inline float number_of(uint32_t bits) {
     return number;
 }
 
-// One row, its gradients and its state.
-struct Step {
-    const uint8_t *row;
-    uint8_t *to;
-    const uint8_t *const *gradients;
-    uint64_t count, elements;
+// The gradients of a row, which a step adds in their order, starting from the first.
+template <class Element>
+struct Gradients {
+    const uint8_t *const *rows;
+    uint64_t count;
 
-    // The sum of the gradients of elements d .. d + n - 1, starting from the first.
-    template <class Gradient>
-    Floats sum(int64_t d, int64_t n) const {
-        using Stored = typename Gradient::Stored;
-        Floats sum = load<Gradient>(reinterpret_cast<const Stored *>(gradients[0]) + d, n);
-        for (uint64_t k = 1; k < count; ++k)
-            sum = sum + load<Gradient>(reinterpret_cast<const Stored *>(gradients[k]) + d, n);
+    Floats operator()(int64_t d, int64_t n) const {
+        Floats sum = of(0, d, n);
+        for (uint64_t k = 1; k < count; ++k) sum = sum + of(k, d, n);
         return sum;
     }
+
+private:
+    Floats of(uint64_t k, int64_t d, int64_t n) const {
+        return load<Element>(reinterpret_cast<const typename Element::Stored *>(rows[k]) + d, n);
+    }
 };
-
-// w = fma(-lr, g, w)
-template <class Element, class Gradient, int WIDTH>
-void sgd(const Step &step, float lr) {
-    using Stored = typename Element::Stored;
-    const auto *const from = reinterpret_cast<const Stored *>(step.row);
-    auto *const to = reinterpret_cast<Stored *>(step.to);
-    vectors<WIDTH>(static_cast<int64_t>(step.elements), [&](int64_t d, int64_t n) {
-        const Floats weights = load<Element>(from + d, n);
-        store<Element>(to + d, canonical(fma(all(-lr), step.sum<Gradient>(d, n), weights)), n);
-    });
-}
-
-// s = s + q / D, w = fma(-(lr / (sqrt(s) + eps)), g, w); q is the pairwise sum of the squares.
-template <class Element, class Gradient, int WIDTH>
-float adagrad(const Step &step, float state, float lr, float eps, float *sums, float *squares) {
-    using Stored = typename Element::Stored;
-    const auto *const from = reinterpret_cast<const Stored *>(step.row);
-    auto *const to = reinterpret_cast<Stored *>(step.to);
-    const int64_t elements = static_cast<int64_t>(step.elements);
-    vectors<WIDTH>(elements, [&](int64_t d, int64_t n) {
-        const Floats sum = step.sum<Gradient>(d, n);
-        store(sums + d, sum, n);
-        store(squares + d, sum * sum, n);
-    });
-    state += pairwise_sum(squares, step.elements) / static_cast<float>(elements);
-    const float factor = -(lr / (std::sqrt(state) + eps));
-    vectors<WIDTH>(elements, [&](int64_t d, int64_t n) {
-        const Floats weights = load<Element>(from + d, n);
-        store<Element>(to + d, canonical(fma(all(factor), load(sums + d, n), weights)), n);
-    });
-    return state;
-}
 
 struct Updating {
     const Command &command;
@@ -94,12 +62,12 @@ struct Updating {
 
 private:
     struct Scratch {
-        std::vector<float> numbers;  // two of each element
+        std::vector<Floats> numbers;  // two of each element
         std::vector<uint8_t> octets;
         std::vector<const uint8_t *> gradients;  // of a row
 
         explicit Scratch(const RowShape &shape)
-            : numbers(2 * std::max<uint32_t>(shape.elements(), 1)),
+            : numbers(2 * vector_count(shape.elements())),
               octets(std::max<uint32_t>(shape.row_bytes, 1)) {}
     };
 
@@ -126,9 +94,8 @@ private:
         const Items::Direct rows = place->direct, states = place->direct_states,
                             gradients = direct_gradients;
         const uint64_t known = with_state ? std::min(rows.count, states.count) : rows.count;
-        const uint64_t begin = at, row_bytes = shape.row_bytes, elements = shape.elements(),
+        const uint64_t begin = at, row_bytes = shape.row_bytes,
                        gradient_bytes = this->gradients.size();
-        const float lr = number_of(command.lr);
         uint64_t gradient = lists.first(at);
         for (uint64_t end; at < last; ++at, gradient = end) {
             const Row entry = lists.rows[at];
@@ -153,14 +120,10 @@ private:
                 break;
             }
             uint8_t *const row = rows.at(entry.row);
-            const Step step{row, row, all, end - gradient, elements};
-            if (with_state) {
-                uint8_t *const stored = states.at(entry.row);
-                const float state = next_state<Element, Gradient, WIDTH>(step, stored, scratch);
-                std::memcpy(stored, &state, sizeof state);
-            } else {
-                sgd<Element, Gradient, WIDTH>(step, lr);
-            }
+            uint8_t *const stored = with_state ? states.at(entry.row) : nullptr;
+            const float state = step<Element, WIDTH>(
+                row, row, stored, Gradients<Gradient>{all, end - gradient}, scratch);
+            if (stored) std::memcpy(stored, &state, sizeof state);
         }
         done.entries += at - begin;
         done.bytes += (at - begin) * (row_bytes + (with_state ? STATE_BYTES : 0));
@@ -203,11 +166,9 @@ private:
         const auto *const place = listed.check(at, Status::OK, error);
         if (!place || !check(*place, at, scratch.gradients, found, error, packed))
             return done.error.note(at, error, packed);
-        const Step step{found.from, found.to ? found.to : scratch.octets.data(),
-                        scratch.gradients.data(), scratch.gradients.size(), shape.elements()};
-        float state = 0;
-        if (found.state) state = next_state<Element, Gradient, WIDTH>(step, found.state, scratch);
-        else sgd<Element, Gradient, WIDTH>(step, number_of(command.lr));
+        const float state = step<Element, WIDTH>(
+            found.from, found.to ? found.to : scratch.octets.data(), found.state,
+            Gradients<Gradient>{scratch.gradients.data(), scratch.gradients.size()}, scratch);
         const uint64_t row = rules.rows[at].row;
         const auto stored = [&](const Items &items, uint8_t fault) {
             if (fault) done.error.note(at, fault_status(fault), items.packed(row));
@@ -253,15 +214,24 @@ private:
         return true;
     }
 
-    // Update a row by row-wise Adagrad; return its state.
-    template <class Element, class Gradient, int WIDTH>
-    float next_state(const Step &step, const uint8_t *stored, Scratch &scratch) const {
+    // Update a row, by row-wise Adagrad where it has a state; return its state.
+    template <class Element, int WIDTH, class Gradient>
+    float step(const uint8_t *row, uint8_t *result, const uint8_t *stored, const Gradient &gradient,
+               Scratch &scratch) const {
+        using Stored = typename Element::Stored;
+        const auto *const from = reinterpret_cast<const Stored *>(row);
+        auto *const to = reinterpret_cast<Stored *>(result);
+        const int64_t elements = shape.elements();
+        const float lr = number_of(command.lr);
+        if (!stored) {
+            step_sgd<Canonical<Element>, WIDTH>(from, to, elements, lr, gradient);
+            return 0;
+        }
         float state;
         std::memcpy(&state, stored, sizeof state);
-        float *const numbers = scratch.numbers.data();
-        state = adagrad<Element, Gradient, WIDTH>(step, state, number_of(command.lr),
-                                                  number_of(command.eps), numbers,
-                                                  numbers + step.elements);
+        state = step_rowwise_adagrad<Canonical<Element>, WIDTH>(
+            from, to, state, elements, lr, number_of(command.eps), gradient,
+            scratch.numbers.data());
         return std::isnan(state) ? number_of(0x7fc00000) : state;
     }
 };

@@ -224,7 +224,7 @@ class HotEmbeddingBagCollection(nn.Module):
         -------
         list of Tensor
             One per group of tables with one dim and dtype; with cold="pooled" another per group,
-            whose gradients are of bags with cold rows, each bag once.
+            whose gradients are of bags with cold rows, each bag once, or of several batches' rows.
         """
         return self.staging.tensors()
 

@@ -13,6 +13,8 @@ from torch.nn.functional import embedding_bag
 from ...kernels.updating import Rule
 from ..memory.slot_memory import to_device
 
+_MOST_PARTIALS, _PARTIAL_ELEMENTS = 16, 256  # of a bag, as in kernels/row_sums.hpp
+
 
 class Stepping(Rule, Protocol):
     """What takes the step of rows: a rule of an optimizer, or an assignment."""
@@ -21,7 +23,11 @@ class Stepping(Rule, Protocol):
 
 
 def pool(storage: Tensor, rows: Tensor, lengths: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Sum the rows of each bag in lookup order, in fp32; an empty bag gives zeros.
+    """Sum the rows of each bag in fp32, in the card's order; an empty bag gives zeros.
+
+    Row j of a bag is added to partial sum j mod p, starting from +0. Then partial sums 0 and 1, 2
+    and 3, ... are added, and these sums in the same way. p is 256 / D, rounded up to a power of two
+    from 1 to 16.
 
     Parameters
     ----------
@@ -36,6 +42,32 @@ def pool(storage: Tensor, rows: Tensor, lengths: Tensor, weights: Tensor | None 
     -------
     float32[bags, D]
     """
+    dim, partials = storage.shape[1], 1
+    while partials < _MOST_PARTIALS and partials * dim < _PARTIAL_ELEMENTS:
+        partials *= 2
+    if partials == 1 or not len(rows):
+        return sum_in_order(storage, rows, lengths, weights)
+    count, device = len(rows), storage.device
+    number = torch.arange(partials, device=device)
+    parts = (lengths[:, None] - number + partials - 1).div(partials, rounding_mode="floor").clamp(0)
+    bag = torch.repeat_interleave(
+        torch.arange(len(lengths), device=device), lengths, output_size=count)
+    place = torch.arange(count, device=device) - (lengths.cumsum(0) - lengths)[bag]
+    first = (parts.view(-1).cumsum(0) - parts.view(-1)).view(parts.shape)
+    order = torch.empty_like(place)
+    order[first[bag, place % partials] + place // partials] = torch.arange(count, device=device)
+    sums = sum_in_order(storage, rows[order], parts.view(-1),
+                        None if weights is None else weights[order]).view(len(lengths), -1, dim)
+    there = lengths[:, None, None] > number[:, None]
+    while sums.shape[1] > 1:
+        sums = torch.where(there[:, 1::2], sums[:, ::2] + sums[:, 1::2], sums[:, ::2])
+        there = there[:, ::2]
+    return sums[:, 0]
+
+
+def sum_in_order(storage: Tensor, rows: Tensor, lengths: Tensor,
+                 weights: Tensor | None = None) -> Tensor:
+    """As `pool`, but one row after the other."""
     if not len(rows):
         return torch.zeros(len(lengths), storage.shape[1], dtype=torch.float32,
                            device=storage.device)
@@ -73,20 +105,20 @@ def sum_duplicates(rows: Tensor, bags: Tensor, gradients: Tensor,
     there = gradients.device
     if weights is not None:
         weights = weights[to_device(order, there)]
-    return unique, pool(gradients, to_device(bags[order], there), to_device(counts, there), weights)
+    return unique, sum_in_order(
+        gradients, to_device(bags[order], there), to_device(counts, there), weights)
 
 
 def row_mean(values: Tensor) -> Tensor:
-    """Mean of each row, float32[n, D] to float32[n], by halving.
+    """Mean of each row, float32[n, D] to float32[n].
 
-    Each round adds the upper half of the columns to the lower half and keeps an odd middle column,
-    until one column remains; then a true division by D.
+    Each round adds columns 0 and 1, 2 and 3, ... and keeps an odd last column, until one column
+    remains; then a true division by D.
     """
     width = values.shape[1]
     while values.shape[1] > 1:
-        half = values.shape[1] // 2
-        folded = values[:, :half] + values[:, -half:]
-        values = torch.cat((folded, values[:, half:-half]), dim=1)
+        even = values.shape[1] // 2 * 2
+        values = torch.cat((values[:, 0:even:2] + values[:, 1:even:2], values[:, even:]), dim=1)
     return values[:, 0] / width
 
 

@@ -27,8 +27,8 @@ class LocatedRows:
     rows: Rows
     at: Tensor  # int32[n] or int64[n]: index in `rows` of each lookup's row
     lock: AbstractContextManager[Any] = field(default_factory=nullcontext)  # keeps `rows` in place
-    sums: Tensor | None = None  # float32[bags, D]: part of each bag that the card pooled
-    cold: Tensor | None = None  # bool[n]: lookups in `sums`, which find a row of zeros
+    sums: Tensor | None = None  # float32[bags, D]: of bags that the card pooled, else zeros
+    cold: Tensor | None = None  # bool[n]: lookups whose rows the card trains
     grouper: Grouper | None = None  # of `at`; None if the store does not train `rows` in place
     batch: object = None  # a batch in flight, in whose places the store trains the rows
     bypassed: bool = False  # whether rows of the group in the batch have no slot
@@ -196,7 +196,10 @@ def _rows_at(places: Tensor, lookups: Iterable[Places], count: int) -> Tensor:
 
 
 class StagedBags(Staged):
-    """Staged gradients of bags whose rows the card pooled, and which rows each bag has.
+    """Staged gradients of bags whose rows the card trains, and which rows each bag has.
+
+    Those of a second backward make a bag of each row's sum of a backward, so that sums add up in
+    the order of the backwards, as in `StagedGradients`.
 
     Attributes
     ----------
@@ -206,22 +209,34 @@ class StagedBags(Staged):
         Row of `values` of each lookup.
     """
 
+    rows: Tensor
+    bags: Tensor
+    _summed: bool
+
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
-        self.rows = self.bags = torch.empty(0, dtype=torch.int64)
+        self.clear()
 
     def add(self, rows: Tensor, bags: Tensor, gradients: Tensor) -> None:
         """Stage the gradients float32[bags, D] of one backward for lookups int64[n]."""
         if not len(rows):
             return
-        used, bags = torch.unique_consecutive(bags, return_inverse=True)
-        gradients = gradients[used]
-        if self.values is not None:
-            rows = torch.cat((self.rows, rows))
-            bags = torch.cat((self.bags, bags + len(self.values)))
-            gradients = torch.cat((self.values, gradients))
-        self.rows, self.bags = rows, bags
+        if self.values is None:
+            used, self.bags = torch.unique_consecutive(bags, return_inverse=True)
+            self.rows, gradients = rows, gradients[used]
+        else:
+            before = self.rows, self.values
+            if not self._summed:
+                before = sum_duplicates(self.rows, self.bags, self.values)
+            rows, gradients = sum_duplicates(rows, bags, gradients)
+            self.rows, gradients = torch.cat((before[0], rows)), torch.cat((before[1], gradients))
+            self.bags, self._summed = torch.arange(len(self.rows)), True
         self._set(gradients)
+
+    def clear(self) -> None:
+        super().clear()
+        self.rows = self.bags = _NO_ROWS
+        self._summed = False
 
     def row_of(self, number: int) -> Tensor:
         """Flat row of the first lookup of the bag of that number: int64[1]."""

@@ -117,7 +117,7 @@ class SGD(Rule):
 
 
 class RowwiseAdagrad(Rule):
-    """s += mean(g * g), then w -= lr / (sqrt(s) + eps) * g; one fp32 of state per row.
+    """s += mean(g * g), then w = fma(-(lr / (sqrt(s) + eps)), g, w); one fp32 of state per row.
 
     Parameters
     ----------
@@ -143,8 +143,9 @@ class RowwiseAdagrad(Rule):
              state: Tensor | None) -> tuple[Tensor, Tensor | None]:
         assert state is not None
         state = state + row_mean(gradients * gradients)
-        factor = self.lr / (rounded_sqrt(state) + self.eps)
-        return weights - factor[:, None] * gradients, state
+        root = rounded_sqrt(state) + self.eps
+        factor = -(torch.full_like(root, self.lr) / root)  # a number would take the reciprocal
+        return torch.addcmul(weights, factor[:, None], gradients), state
 
 
 class Adagrad(Rule):

@@ -158,7 +158,8 @@ class BatchStages:
                         partial(self._read_victims, transfer, transfer.written_back),
                         self.released)
             if self._cold is not None:
-                self._cold.separate(transfer)
+                with self._lock:
+                    self._cold.separate(transfer)
                 self._cold.start(transfer)
             if not direct:
                 transfer.fetched = self._host.fetch(group, transfer.fills.flat,

@@ -1,9 +1,9 @@
 """Mode `hotline` with cold="pooled": the card pools and updates rows without a slot in the tables.
 
-The card sends the sum of a bag's cold rows, to which the trainer adds the hot ones. The bag's
-gradient goes back, and the card takes the step on each cold row. So a bag crosses the link once
-each way, however many cold rows it has. A bag is summed in another order than in the other modes,
-and Adagrad's mean likewise: results agree within a tolerance, not to the bit.
+The card sums the bags whose rows are all cold, and takes the step on each cold row, by the
+gradients of its bags. So a bag of cold rows crosses the link once each way, however many they are.
+The trainer sums the other bags, whose cold rows it fetches: a sum has one order of additions,
+wherever it is made.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,10 @@ from ...contract.errors import Error
 from ...device import Device
 from ...memory.buffer import Buffer, empty
 from ..features.configs import TableGroup
+from ..features.grouping import Segment
 from ..optim.gradients import StagedBags
 from ..optim.rules import Rule
-from .in_flight import GroupTransfer
+from .in_flight import GroupTransfer, ListedRows
 from .slot_map import SlotMap
 from .statistics import CacheStatistics
 
@@ -28,7 +29,7 @@ _ENTRY_BYTES, _NUMBER_BYTES, _LENGTH_BYTES = 8, 4, 2  # of a row list, a bag num
 
 
 class ColdPooling:
-    """Pools the cold lookups of batches and updates their rows; statistics count bags as rows.
+    """Pools the cold bags of batches and updates cold rows; statistics count a bag as a row.
 
     Raises
     ------
@@ -65,26 +66,42 @@ class ColdPooling:
             storage.rows.array[place] = 0
 
     def separate(self, transfer: GroupTransfer) -> None:
-        """Take the bypassed rows out of a GroupTransfer: nothing of them is fetched."""
-        segment = transfer.segment
-        first = self._slot_map.storages[segment.group].slots
-        transfer.cold = transfer.places >= first
-        hot = transfer.fill_places < first
-        transfer.fills = self._slot_map.chosen(transfer.fills, hot)
-        transfer.fill_places = transfer.fill_places[hot]
-        transfer.bypass_places = transfer.bypass_places[:0]
-        zero = self._zeros[segment.group].int()
-        transfer.places = torch.where(transfer.cold, zero, transfer.places)
+        """Find the cold lookups of a GroupTransfer, of whose rows those of bags with a hot row are
+        fetched."""
+        segment, group, count = transfer.segment, transfer.segment.group, transfer.fills.bypassed
+        storage, zero = self._slot_map.storages[group], self._zeros[group]
+        transfer.cold = cold = transfer.places >= storage.slots
+        if not count:
+            return
+        bags = _bags(segment)
+        hot = torch.zeros(len(segment.lengths), dtype=torch.bool)
+        hot[bags[~cold]] = True
+        beside = cold & hot[bags]  # a hot row
+        wanted = torch.unique(transfer.places[beside].long() - storage.slots)
+        place_of = zero.expand(count).clone()
+        transfer.bypass_places = place_of[wanted] = storage.reserve(len(wanted))
+
+        def put(places: torch.Tensor, which: torch.Tensor) -> None:
+            places[which] = place_of[places[which].long() - storage.slots].int()
+
+        put(transfer.places, beside)
+        transfer.places[cold & ~beside] = zero.int()
+        put(transfer.fill_places, transfer.fill_places >= storage.slots)
+        fetched, fills = transfer.fill_places != zero, transfer.fills
+        transfer.fill_places, flat = transfer.fill_places[fetched], fills.flat[fetched]
+        cold_rows = self._slot_map.counts(group, flat[transfer.fill_places >= storage.slots])
+        transfer.fills = ListedRows(flat, fills.with_slot + cold_rows, 0 * fills.without_slot)
 
     def start(self, transfer: GroupTransfer) -> None:
-        """Begin to pool the cold lookups of a batch."""
-        segment, cold = transfer.segment, transfer.cold
+        """Begin to pool the cold bags of a batch."""
+        segment = transfer.segment
         sums = self._sums[segment.group].zeros(len(segment.lengths))
         transfer.sums = torch.from_numpy(sums)
-        bags = torch.repeat_interleave(torch.arange(len(segment.lengths)), segment.lengths)[cold]
+        pooled = transfer.places == self._zeros[segment.group]
+        bags = _bags(segment)[pooled]
         if not len(bags):
             return
-        rows = self._slot_map.listed(segment.group, segment.flat[cold], distinct=False)
+        rows = self._slot_map.listed(segment.group, segment.flat[pooled], distinct=False)
         used, lengths = torch.unique_consecutive(bags, return_counts=True)
         if self._device.reaches_host:
             transfer.pooling = self._device.pool_async(rows, lengths, out=sums, slots=used), None
@@ -109,7 +126,7 @@ class ColdPooling:
         values = staged.values
         assert values is not None, "nothing is staged"
         gradients = self._gradients[group].zeros(len(values))
-        gradients[:] = values.cpu().numpy()
+        np.add(values.cpu().numpy(), 0.0, out=gradients)  # -0 to +0, from which other sums start
         rows = self._slot_map.listed(group, staged.rows, distinct=False)
         self._device.update(rows, gradients, rule.lr, optimizer=rule.name,
                             eps=getattr(rule, "eps", 0.0), slots=staged.bags)
@@ -124,6 +141,11 @@ class ColdPooling:
     def _count_bags(self, group: int, tables: NDArray[Any]) -> None:
         self._statistics.moved(np.bincount(tables, minlength=len(self._slot_map.names)),
                                4 * self._slot_map.groups[group].kind.dim)
+
+
+def _bags(segment: Segment) -> torch.Tensor:
+    """Bag of each lookup: int64[n]."""
+    return torch.repeat_interleave(torch.arange(len(segment.lengths)), segment.lengths)
 
 
 class _BagBuffer:

@@ -78,9 +78,9 @@ class GroupTransfer:
     read_event: Any = None  # of the slots' memory: victims were read
     insert_event: Any = None  # fills are in their slots
     device_places: Any = None  # `places` in the memory of the slots, once inserted
-    cold: torch.Tensor | None = None  # bool[n]: lookups that the card pools
+    cold: torch.Tensor | None = None  # bool[n]: lookups whose rows the card trains
     pooling: Any = None  # Future of POOL while it runs
-    sums: torch.Tensor | None = None  # float32[bags, D]: the bags' cold lookups
+    sums: torch.Tensor | None = None  # float32[bags, D]: of the bags that it pools
 
     @property
     def bypassed(self) -> bool:

@@ -24,8 +24,8 @@ class Options:
     policy : str, optional
         Choice of victims in scratchpipe and freqcache: "lru", "rrip", "lfu" or "freq".
     cold : str
-        Rows without a slot in mode hotline: "gathered" fetches them, "pooled" has the card pool and
-        update them in the tables, within a tolerance instead of to the bit.
+        Rows without a slot in mode hotline: "gathered" fetches them, "pooled" has the card update
+        them in the tables, and pool the bags that have no others.
     bounds_check_mode : str
         For ids that are no row of their table, by FBGEMM's names: "fatal" raises, "warning" warns
         and looks up row 0 instead, "ignore" looks up row 0.

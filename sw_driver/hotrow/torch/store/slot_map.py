@@ -177,12 +177,6 @@ class SlotMap:
             segment, place(slots, flag), fills,
             place(fill_slots), victims, place(victim_slots), places)
 
-    @staticmethod
-    def chosen(listed: ListedRows, which: torch.Tensor) -> ListedRows:
-        """Those ListedRows with a slot, bool[n], of which the others have none."""
-        return ListedRows(listed.flat[which], listed.with_slot,
-                          np.zeros_like(listed.without_slot))
-
     def _listed(self, group: int, placed: PlacedRows) -> tuple[ListedRows, Words]:
         """A group's rows of PlacedRows: (ListedRows, uint32[k])."""
         if not len(placed):
