@@ -95,26 +95,34 @@ class CompletionBuffer(wiring.Component):
         opens, closes, has_word = Signal(), Signal(), Signal()
         word, header = Signal.like(step.word), Signal(completion_header)
         bypass, use_bypass = Signal(expected), Signal()
+        # Timing: what the header alone decides is registered with it. Sizes are in words, minus 1.
+        continues, whole = Signal(), Signal()
+        length_minus_1, left_minus_1 = Signal(len(header.length)), Signal(len(header.byte_count))
+        given_length, given_left = step.header.length, step.header.byte_count
+        ends_now = rests.write_enable & (rests.write_address == rests.read_address)
         m.d.sync += [
             opens.eq(step.opens), closes.eq(step.closes), has_word.eq(step.has_word),
             word.eq(step.word), header.eq(step.header), bypass.eq(rests.write_data),
-            use_bypass.eq(rests.write_enable & (rests.write_address == rests.read_address)),
+            use_bypass.eq(ends_now),
+            continues.eq((begun.bit_select(starts.read_address, 1) | ends_now)
+                         & ~(issued.valid & (issued.tag == starts.read_address))),
+            length_minus_1.eq((given_length >> log2(bus_bytes // DWORD)) - 1),
+            left_minus_1.eq((given_left >> log2(bus_bytes)) - 1),
+            whole.eq((given_length[:log2(bus_bytes // DWORD)] == 0) & given_length.any()
+                     & (given_left[:log2(bus_bytes)] == 0) & given_left.any()),
         ]
         state, tag = Signal(expected), Signal(TAG_BITS)
         length = header.length[log2(bus_bytes // DWORD):]  # words
-        whole = header.length[:log2(bus_bytes // DWORD)] == 0
         success = header.status == CompletionStatus.SUCCESS
-        left = Signal(range(self.words + 1))
         known, matches, fails = Signal(), Signal(), Signal()
         m.d.comb += [
             tag.eq(header.tag),
-            state.eq(Mux(begun.bit_select(tag, 1),
-                         Mux(use_bypass, bypass, rests.read_data), starts.read_data)),
-            left.eq(state.len_minus_1 + 1),
+            state.eq(Mux(continues, Mux(use_bypass, bypass, rests.read_data), starts.read_data)),
             known.eq(opens & (header.type == Type.COMPLETION) & ~header.fmt[0] & ~header.fmt[2]
                      & (header.tag < TAGS) & self.in_flight.bit_select(tag, 1)),
-            matches.eq(known & success & (header.fmt == Fmt.SHORT_DATA) & whole & (length != 0)
-                       & (length <= left) & (header.byte_count == left << log2(bus_bytes))
+            matches.eq(known & success & (header.fmt == Fmt.SHORT_DATA) & whole
+                       & (length_minus_1 <= state.len_minus_1)
+                       & (left_minus_1 == state.len_minus_1)
                        & (header.lower_address == state.lower)),
             fails.eq(known & ~success),
         ]
@@ -125,7 +133,8 @@ class CompletionBuffer(wiring.Component):
         rest, ended, refuses = Signal(expected), Signal(), Signal()
         with m.If(opens):
             m.d.sync += [
-                storing.eq(matches), final.eq(length == left), place.eq(state.offset),
+                storing.eq(matches), final.eq(length_minus_1 == state.len_minus_1),
+                place.eq(state.offset),
                 stored_tag.eq(tag), still.eq(length),
                 rest.len_minus_1.eq(state.len_minus_1 - length),
                 rest.lower.eq(state.lower + (length << log2(bus_bytes))),

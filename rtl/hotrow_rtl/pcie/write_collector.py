@@ -104,7 +104,7 @@ class WriteCollector(wiring.Component):
         used = Cat(strobes.word_select(lane, DWORD).any() & ~sent[lane] for lane in range(lanes))
         lowest, gap, part = Signal(lanes), Signal(), Signal(bus_bytes)
         m.d.comb += [
-            gap.eq((strobes & (strobes + (strobes & (~strobes + 1)))[:bus_bytes]).any()),
+            gap.eq(popcount((strobes & ~(strobes << 1))[:bus_bytes])[1:].any()),  # runs of bytes
             lowest.eq(used & (~used + 1)),
             part.eq(Mux(gap, strobes & Cat(lowest[lane].replicate(DWORD)
                                            for lane in range(lanes)), strobes)),
@@ -113,7 +113,7 @@ class WriteCollector(wiring.Component):
 
         # The run: its first word and its double words so far.
         running, first = Signal(), Signal.like(out)
-        some = part.any()
+        some = used.any()
         part_lanes = Cat(part.word_select(lane, DWORD).any() for lane in range(lanes))
         first_lane = (part_lanes & (~part_lanes + 1))[:lanes]
         low = onehot_mux(first_lane, [part.word_select(lane, DWORD) for lane in range(lanes)])

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import log2
 from ..memory.axi import DECERR, OKAY
+from ..primitives.skid_buffer import SkidBuffer
 from .layouts import DWORD, HEADER_DWORDS, Fmt, Type, address_fields, beat, request_header, swapped
 from .write_collector import segment
 
@@ -61,7 +62,10 @@ class WriteSender(wiring.Component):
             "empty": 1, "header": request_header, "rotation": range(lanes),
             "start": beats, "words_end": beats, "last": beats,
             "keep": lanes, "ends": 1, "master": given.p.master.shape(), "id": len(given.p.id)}))
-        valid, done = Signal(), Signal()
+        valid, done, moves = Signal(), Signal(), Signal()
+        # Of the job's next beat; registers, as `done` reaches into the collector.
+        first, takes, final = Signal(), Signal(), Signal()
+        number = Signal(beats)
         header = Signal(request_header)
         long = address_fields(m, header, given.p.word << log2(self.bus_bytes)
                               | given.p.lane << log2(DWORD))
@@ -84,22 +88,24 @@ class WriteSender(wiring.Component):
             given.ready.eq(~valid | done),
         ]
         with m.If(given.ready):
-            start = lag >> log2(lanes)
+            start, end = lag >> log2(lanes), (total - 1) >> log2(lanes)
             m.d.sync += [
+                first.eq(1), takes.eq(start == 0), final.eq(end == 0),
                 valid.eq(given.valid), job.empty.eq(given.p.empty), job.header.eq(header),
                 job.rotation.eq(rotation), job.start.eq(start), job.words_end.eq(start + words),
-                job.last.eq((total - 1) >> log2(lanes)),
+                job.last.eq(end),
                 job.keep.eq(Mux(total[:log2(lanes)] == 0, (1 << lanes) - 1,
                                 (1 << total[:log2(lanes)]) - 1)),
                 job.ends.eq(given.p.ends), job.master.eq(given.p.master), job.id.eq(given.p.id)]
+        with m.Elif(moves):
+            m.d.sync += [
+                first.eq(0), final.eq(number + 1 == job.last),
+                takes.eq((number + 1 >= job.start) & (number + 1 < job.words_end))]
 
-        number, previous = Signal(beats), Signal(width)
-        takes, final, free, moves = Signal(), Signal(), Signal(), Signal()
+        previous, free = Signal(width), Signal()
         offered, refuses, refusing = Signal(), Signal(), Signal()
         m.d.comb += [
-            refuses.eq(~job.empty & Mux(number == 0, ~self.master, refusing)),
-            takes.eq((number >= job.start) & (number < job.words_end)),
-            final.eq(number == job.last),
+            refuses.eq(~job.empty & Mux(first, ~self.master, refusing)),
             offered.eq(valid & ~job.empty & (~takes | self.words.valid) & (~final | free)),
             out.valid.eq(offered & ~refuses),
             moves.eq(offered & (out.ready | refuses)),
@@ -128,19 +134,23 @@ class WriteSender(wiring.Component):
                 m.d.comb += out.p.data.word_select(place % lanes, 32).eq(
                     header_bits.word_select(place, 32))
 
-        answered, owner, axi_id = Signal(), Signal.like(job.master), Signal.like(job.id)
-        accepted, refused, response = Signal(), Signal(), Signal(2)  # `refused`: of the burst
-        m.d.comb += free.eq(~answered | accepted)
+        refused = Signal()  # a packet of the burst
+        answer = data.StructLayout({
+            "master": job.master.shape(), "id": job.id.shape(), "response": 2})
+        m.submodules.answers = answers = SkidBuffer(answer)
+        m.d.comb += [
+            free.eq(answers.i.ready),
+            answers.i.valid.eq(done & job.ends),
+            answers.i.p.master.eq(job.master),
+            answers.i.p.id.eq(job.id),
+            answers.i.p.response.eq(Mux(refused | refuses, DECERR, OKAY)),
+        ]
         for idx in range(len(self.buses)):
-            port = getattr(self, f"bus_{idx}")
-            m.d.comb += [port.bvalid.eq(answered & (owner == idx)), port.bid.eq(axi_id),
-                         port.bresp.eq(response)]
-            with m.If(owner == idx):
-                m.d.comb += accepted.eq(answered & port.bready)
+            port, mine = getattr(self, f"bus_{idx}"), answers.o.p.master == idx
+            m.d.comb += [port.bvalid.eq(answers.o.valid & mine), port.bid.eq(answers.o.p.id),
+                         port.bresp.eq(answers.o.p.response)]
+            with m.If(mine):
+                m.d.comb += answers.o.ready.eq(port.bready)
         with m.If(done):
-            m.d.sync += [answered.eq(job.ends), owner.eq(job.master), axi_id.eq(job.id),
-                         response.eq(Mux(refused | refuses, DECERR, OKAY)),
-                         refused.eq((refused | refuses) & ~job.ends)]
-        with m.Elif(accepted):
-            m.d.sync += answered.eq(0)
+            m.d.sync += refused.eq((refused | refuses) & ~job.ends)
         return m

@@ -49,18 +49,27 @@ def add_up(values):
 
 
 def popcount(bits):
-    """Return the number of bits that are set."""
-    return add_up(list(bits))
+    """Return the number of bits that are set.
+
+    Timing: full adders of single bits, two of which fit a level of LUTs. A chain of `+` has two
+    levels for each.
+    """
+    columns, number = [list(bits)], []
+    while columns:
+        column, carries = columns.pop(), []
+        while len(column) > 1:
+            one, two, three = (*column[:3], Const(0))[:3]
+            column = [*column[3:], one ^ two ^ three]
+            carries.append(one & two | (one ^ two) & three)
+        number += column
+        columns += [carries] if carries else []
+    return Cat(number)
 
 
 def prefix_popcount(bits):
     """Return, for each bit, the number of bits set below it; and the number of all bits set."""
-    bits = list(bits)
-    if len(bits) == 1:
-        return [Const(0, 1)], bits[0]
-    half = len(bits) // 2
-    (low, ones), (high, more) = prefix_popcount(bits[:half]), prefix_popcount(bits[half:])
-    return low + [ones + count for count in high], ones + more
+    counts = [popcount(bits[:place]) for place in range(1, len(bits) + 1)]
+    return [Const(0, 1), *counts[:-1]], counts[-1]
 
 
 def prefix_or(bits):
