@@ -8,17 +8,24 @@ from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import Opcode
 from hotrow_rtl.interfaces.records import command
 from hotrow_rtl.lookup.dispatch.issue import LookupIssue
+from hotrow_rtl.memory.axi import AXI4Write
 from hotrow_rtl.mover.engine import LaneMerger
 from hotrow_rtl.mover.port.payloads import aligned_transfer
 from hotrow_rtl.mover.port.row_stream import RowStream
+from hotrow_rtl.pcie.bridge import PacketArbiter
+from hotrow_rtl.pcie.write_sender import WriteSender
 
 from tests.support.restart_harness import payload
 
 TINY = preset("tiny")
+WRITES = AXI4Write(address_width=40, bus_bytes=8, id_width=2)
 CASES = {
     "LaneMerger": (lambda: LaneMerger(8, 4), "merged.ready",
                    [f"elements.{lane}.ready" for lane in range(4)]),
     "RowStream": (lambda: RowStream(TINY), "words.ready", ["rows.valid"]),
+    "PacketArbiter": (lambda: PacketArbiter(64, 3), "packets.1.valid", ["packets.1.ready"]),
+    "WriteSender": (lambda: WriteSender([WRITES] * 2), "bus_1.bready",
+                    ["segments.ready", "words.ready", "packets.valid"]),
     "LookupIssue": (lambda: LookupIssue(TINY), "command.payload",
                     ["jobs.valid", "jobs.payload", "lists.valid", "kinds.valid", "reader.valid"]),
 }

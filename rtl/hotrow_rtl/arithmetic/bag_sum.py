@@ -90,13 +90,15 @@ class BagSum(wiring.Component):
         with m.If(self.sequential):
             m.d.comb += [
                 bags.valid.eq(partials.partials.valid),
-                *(bags.p[name].eq(partials.partials.p[name]) for name, _ in bags.p.shape()),
+                *(bags.p[name].eq(partials.partials.p[name])
+                  for name in ("values", "last", "rows")),
                 partials.partials.ready.eq(bags.ready),
             ]
         with m.Else():
             stream_connect(m, partials.partials, reorder.partials)
             stream_connect(m, reorder.bags, bags)
         m.d.comb += [
+            bags.p.several.eq(reorder.bags.p.several),  # free with `sequential`
             tree.summands.valid.eq(reorder.tagged.valid),
             tree.summands.p.values.eq(reorder.tagged.p.values),
             tree.summands.p.index.eq(reorder.tagged.p.index),

@@ -70,17 +70,17 @@ class BagMean(wiring.Component):
             m.d.sync += out.valid.eq(0)
         with m.FSM(name="step"):
             with m.State("pass"):
-                with m.If(self.mean & (sums.p.rows[1:] != 0)), m.If(sums.valid):
+                with m.If(self.mean & sums.p.several), m.If(sums.valid):
                     with m.If(rows_valid):
                         m.d.comb += start.eq(1)
                         m.next = "divide"
                     with m.Else():
                         m.d.comb += convert.operands.valid.eq(1)
                         m.next = "convert"
-                with m.Elif(sums.valid & out_ready):
+                with m.Elif(out_ready):
                     m.d.comb += sums.ready.eq(1)
                     m.d.sync += [
-                        out.valid.eq(1),
+                        out.valid.eq(sums.valid),
                         out.p.values.eq(sums.p.values),
                         out.p.last.eq(sums.p.last),
                     ]

@@ -40,8 +40,9 @@ def row_beat(config: ArithmeticUnits) -> data.StructLayout:
 
 
 def bag_beat(config: ArithmeticUnits) -> data.StructLayout:
-    """A beat of a bag's sum, and the number of `rows` in the bag."""
-    return data.StructLayout({"values": config.bus_width, "last": 1, "rows": BAG_WIDTH})
+    """A beat of a bag's sum, and the number of `rows` in the bag, whether they are `several`."""
+    return data.StructLayout({
+        "values": config.bus_width, "last": 1, "rows": BAG_WIDTH, "several": 1})
 
 
 def partial_beat(config: ArithmeticUnits) -> data.StructLayout:

@@ -5,7 +5,6 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import ArithmeticUnits
-from ..primitives.stream_routing import stream_connect
 from .bag_sum import BagSum
 from .mean import BagMean
 from .multiply_add import MultiplyAddPort
@@ -78,8 +77,12 @@ class RowPool(wiring.Component):
                 sums.bags.ready.eq(self.gradients.ready),
             ]
         with m.Else():
-            stream_connect(m, sums.bags, means.sums)
+            m.d.comb += [
+                means.sums.valid.eq(sums.bags.valid),
+                sums.bags.ready.eq(means.sums.ready),
+            ]
         m.d.comb += [
+            means.sums.p.eq(sums.bags.p),
             sums.row_format.eq(self.row_format),
             sums.sequential.eq(self.sequential),
             self.accepts.eq(sums.accepts),

@@ -121,6 +121,7 @@ class SumReorder(wiring.Component):
             m.d.sync += [
                 out_q.last.eq(last),
                 out_q.rows.eq(first.rows),
+                out_q.several.eq(first.rows[1:].any()),
                 read_address.eq(read_address + 1),
                 beat_idx.eq(Mux(last, 0, beat_idx + 1)),
             ]

@@ -1,14 +1,13 @@
 """SharedTree: one adder tree for the partial sums of POOL and the squares of UPDATE."""
 
-from amaranth import Module
+from amaranth import Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from ..config import LARGEST_ROW, ArithmeticUnits
-from ..primitives.stream_routing import stream_connect
 from .payloads import MAX_PARTIALS, PARTIALS_BYTES
 from .reorder import sum_tag
-from .tree_sum import TreePort, TreeSum
+from .tree_sum import TreePort, TreeSum, completes_pair
 
 
 def square_steps(config: ArithmeticUnits) -> range:
@@ -49,11 +48,14 @@ class SharedTree(wiring.Component):
         m = Module()
         m.submodules.tree = tree = TreeSum(*tree_sizes(self.config), wide=MAX_PARTIALS)
         first, second = self.clients
-        with m.If(self.second):
-            stream_connect(m, second.summands, tree.summands)
-        with m.Else():
-            stream_connect(m, first.summands, tree.summands)
-        m.d.comb += [client.sums.p.eq(tree.sums.p) for client in self.clients]
+        m.d.comb += [
+            tree.summands.valid.eq(Mux(self.second, second.summands.valid, first.summands.valid)),
+            tree.summands.p.eq(Mux(self.second, second.summands.p, first.summands.p)),
+        ]
+        # Timing: a client's `ready` does not depend on the payload of the other one.
+        for client, served in ((first, ~self.second), (second, self.second)):
+            space = tree.space.bit_select(completes_pair(client.summands.p), 1)
+            m.d.comb += [client.summands.ready.eq(served & space), client.sums.p.eq(tree.sums.p)]
         m.d.comb += [
             first.sums.valid.eq(tree.sums.valid & ~self.second),
             second.sums.valid.eq(tree.sums.valid & self.second),

@@ -27,6 +27,11 @@ def summand(lanes, indices, beats, tag) -> data.StructLayout:
         "beat_idx": range(max(2, beats)), "tag": tag})
 
 
+def completes_pair(row):
+    """Whether a row of a sum is the second one of a pair, or has no neighbour."""
+    return row.index[0] | row.final
+
+
 def beat_sum(lanes, tag) -> data.StructLayout:
     """A beat of a sum, with the `tag` of its summands."""
     return data.StructLayout({"values": 32 * lanes, "tag": tag})
@@ -65,6 +70,8 @@ class TreeSum(wiring.Component):
     summands : In(stream(summand(lanes, indices, beats, tag)))
         Of a row of one beat `beat_idx` is 0.
         Rows in order of their index, all rows of a sum before the next sum.
+    space : Out(2)
+        `summands.ready` by `completes_pair`: registers.
     sums : Out(stream(beat_sum(lanes, tag), always_ready=True))
 
     Timing
@@ -84,6 +91,7 @@ class TreeSum(wiring.Component):
         self.wide = wide or indices
         super().__init__({
             "summands": In(stream.Signature(summand(lanes, indices, beats, tag))),
+            "space": Out(2),
             "sums": Out(stream.Signature(beat_sum(lanes, tag), always_ready=True)),
         })
 
@@ -112,8 +120,9 @@ class TreeSum(wiring.Component):
         m.submodules.even_results = even_results = Ram(width, 1 << len(address))
         result_values, is_operand = Signal(width), Signal()
         m.d.comb += [
-            is_operand.eq(given.index[0] | given.final),  # second of a pair, or without neighbour
-            self.summands.ready.eq(Mux(is_operand, inputs.i.ready, even_inputs.i.ready)),
+            is_operand.eq(completes_pair(given)),
+            self.space.eq(Cat(even_inputs.i.ready, inputs.i.ready)),
+            self.summands.ready.eq(self.space.bit_select(is_operand, 1)),
             even_inputs.i.valid.eq(self.summands.valid & ~is_operand),
             even_inputs.i.p.eq(given.values),
             inputs.i.valid.eq(self.summands.valid & is_operand),

@@ -88,11 +88,14 @@ class WriteClientBuffer(wiring.Component):
         # Timing: a word is registered before it is decoded, and `ready` is a register, as the
         # clients are far. The buffer's output register has space for the word in between.
         word, word_valid = Signal(words.p.shape(), reset_less=True), Signal()
-        fire, has_space = Signal(), Signal(init=1)
+        fire, opens, open_next, has_space = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             fire.eq(words.valid & words.ready),
             request.ready.eq(~self.draining & ~open_ & ~word_valid & ~in_use[writing]),
-            words.ready.eq(open_ & has_space),
+            opens.eq(request.valid & request.ready),
+            open_next.eq(opens | open_ & ~(fire & words.p.last)),
+            has_space.eq(self.stopped | (closed.level < CLOSED_BURSTS - 2) & Mux(
+                word_valid, buffer.level < self.depth - 1, buffer.level < self.depth)),
         ]
         keep = Signal(reset_less=True)
         m.d.sync += [
@@ -100,11 +103,9 @@ class WriteClientBuffer(wiring.Component):
             word.eq(words.p),
             # A last word without strobes is not written: its address may lie beyond the list.
             keep.eq(words.p.strobe.any() | ~words.p.last),
-            has_space.eq(self.stopped | (closed.level < CLOSED_BURSTS - 2) & Mux(
-                word_valid, buffer.level < self.depth - 1, buffer.level < self.depth)),
+            open_.eq(open_next),
+            words.ready.eq(open_next & has_space),
         ]
-        with m.If(fire & words.p.last):
-            m.d.sync += open_.eq(0)
 
         next_word = Signal(word_width(config))
         burst_len = Signal.like(closing.len_minus_1)  # words in the burst so far
@@ -133,9 +134,8 @@ class WriteClientBuffer(wiring.Component):
                 m.d.sync += start.eq(0)
             with m.If(word.last):
                 m.d.sync += writing.eq(~writing)
-        with m.If(request.valid & request.ready):
+        with m.If(opens):
             m.d.sync += [
-                open_.eq(1),
                 in_use[writing].eq(1),
                 next_word.eq(request.p.address >> log2(config.bus_bytes)),
                 start.eq(request.p.address >> log2(config.bus_bytes)),
@@ -187,5 +187,6 @@ class WriteClientBuffer(wiring.Component):
 
         with m.If(self.restart):
             m.d.sync += [
-                flag.eq(0) for flag in (open_, word_valid, event, burst_len, writing, answering)]
+                flag.eq(0) for flag in (open_, words.ready, word_valid, event, burst_len, writing,
+                                        answering)]
         return m

@@ -1,12 +1,11 @@
 """Bridge: AXI4 masters and a register window on a PCI Express link."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..memory.axi import AXI4Lite
 from ..primitives.bits import onehot_mux
-from ..primitives.round_robin_arbiter import RoundRobinArbiter
 from ..primitives.skid_buffer import SkidBuffer
 from .dwords import DwordPacker, DwordUnpacker
 from .layouts import Type, beat, common_header
@@ -43,26 +42,26 @@ class PacketArbiter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.arbiter = arbiter = RoundRobinArbiter(len(self.packets))
         m.submodules.skid = skid = SkidBuffer(beat(self.width))
         connect(m, skid=skid.o, link=flipped(self.out))
-        # A grant holds until the packet's last beat.
+        # A grant holds until the packet's last beat, then the sources after its owner are the next.
+        # Timing: `ready` of a source does not depend on its `valid`.
         begun, owner, grant = Signal(), Signal(len(self.packets)), Signal(len(self.packets))
+        valids = Cat(packets.valid for packets in self.packets)
         for number, packets in enumerate(self.packets):
+            before = Cat(*(~owner[other:number].any() for other in range(number)), 0,
+                         *(owner[number:other].any() for other in range(number + 1, len(valids))))
             m.d.comb += [
-                arbiter.requests[number].eq(packets.valid),
+                grant[number].eq(Mux(begun, owner[number], ~(valids & before).any())),
                 packets.ready.eq(grant[number] & skid.i.ready),
             ]
+        select = grant & valids
         m.d.comb += [
-            grant.eq(arbiter.grant),
-            skid.i.valid.eq(onehot_mux(grant, [packets.valid for packets in self.packets])),
-            skid.i.p.eq(onehot_mux(grant, [packets.p.as_value() for packets in self.packets])),
-            arbiter.accept.eq(~begun & skid.i.ready),
+            skid.i.valid.eq(select.any()),
+            skid.i.p.eq(onehot_mux(select, [packets.p.as_value() for packets in self.packets])),
         ]
-        with m.If(begun):
-            m.d.comb += grant.eq(owner)
         with m.If(skid.i.valid & skid.i.ready):
-            m.d.sync += [owner.eq(grant), begun.eq(~skid.i.p.last)]
+            m.d.sync += [owner.eq(select), begun.eq(~skid.i.p.last)]
         return m
 
 

@@ -221,14 +221,17 @@ class AddressPipeline(wiring.Component):
             ]
         m.d.comb += [source.base.eq(source_base), destination.base.eq(destination_base)]
 
-        # Stages 8 to 10: both region checks.
+        # Stages 8 to 10: both region checks. Timing: their `ready` is a register, as it enables all
+        # stages, and that of `checked` is late.
+        m.submodules.decided = decided = SkidBuffer(out.p.shape())
+        connect(m, decided=decided.o, checked=flipped(out))
         to_check = stages[ArrayAddress.latency - 1]
         for check, end in ((source_check, source), (destination_check, destination)):
             m.d.comb += [
                 check.accesses.valid.eq(to_check.valid),
                 check.accesses.p.address.eq(end.address),
                 check.accesses.p.bytes.eq(to_check.bytes),
-                check.verdicts.ready.eq(~out.valid | out.ready),
+                check.verdicts.ready.eq(decided.i.ready),
             ]
         m.d.comb += destination_check.accesses.p.write.eq(1)
         ends = data.StructLayout({"source": packed_address, "source_overflow": 1,
@@ -243,13 +246,13 @@ class AddressPipeline(wiring.Component):
                 *(after.eq(before) for before, after in pairwise(addresses)),
             ]
 
-        self._decide(m, stages[-1], addresses[-1], source_check.verdicts,
+        self._decide(m, decided.i, stages[-1], addresses[-1], source_check.verdicts,
                      destination_check.verdicts.p)
         return m
 
-    def _decide(self, m, final, packed, read_verdicts, writes):
+    def _decide(self, m, out, final, packed, read_verdicts, writes):
         """Stage 11: the first error decides."""
-        out, setting, reads = self.checked, self.setting, read_verdicts.p
+        setting, reads = self.setting, read_verdicts.p
         write_only = final.write_only if self.config.arithmetic else Const(0)
         low = Mux(setting.to_tables, reads.address, writes.address)[:log2(ROW_ALIGNMENT)]
         misaligned = Mux(final.is_state | setting.spans, low[:log2(STATE_ALIGNMENT)].any(),
@@ -261,31 +264,30 @@ class AddressPipeline(wiring.Component):
             outside_destination.eq(writes.region | packed.destination_overflow),
         ]
         entry_error, empty = final.status != Status.OK, final.bytes == 0
-        with m.If(~out.valid | out.ready):
-            m.d.sync += [
-                out.valid.eq(read_verdicts.valid),
-                out.p.status.eq(first_error(
-                    (entry_error, final.status),
-                    (empty, Status.OK),
-                    (outside_source, Status.REGION),
-                    (bad_source, Status.MISALIGNED),
-                    (outside_destination, Status.REGION),
-                    (writes.read_only, Status.READ_ONLY),
-                    (misaligned, Status.MISALIGNED),
-                )),
-                out.p.refused.eq(entry_error | ~empty & (
-                    bad_source | outside_destination | writes.read_only | misaligned)),
-                out.p.no_address.eq(entry_error),
-                out.p.at_source.eq(bad_source),
-                out.p.row_valid.eq(final.row_valid),
-                out.p.type.eq(final.type),
-                out.p.scalar_state.eq(final.scalar_state),
-                out.p.transfer.source.eq(reads.address),
-                out.p.transfer.destination.eq(writes.address),
-                out.p.transfer.two_reads.eq(crosses_page(reads.address, final.bytes)),
-                out.p.transfer.two_writes.eq(crosses_page(writes.address, final.bytes)),
-                out.p.transfer.info.source.eq(packed.source),
-                out.p.transfer.info.destination.eq(packed.destination),
-                out.p.transfer.info.bytes.eq(final.bytes),
-                out.p.transfer.info.last.eq(final.last),
-            ]
+        m.d.comb += [
+            out.valid.eq(read_verdicts.valid),
+            out.p.status.eq(first_error(
+                (entry_error, final.status),
+                (empty, Status.OK),
+                (outside_source, Status.REGION),
+                (bad_source, Status.MISALIGNED),
+                (outside_destination, Status.REGION),
+                (writes.read_only, Status.READ_ONLY),
+                (misaligned, Status.MISALIGNED),
+            )),
+            out.p.refused.eq(entry_error | ~empty & (
+                bad_source | outside_destination | writes.read_only | misaligned)),
+            out.p.no_address.eq(entry_error),
+            out.p.at_source.eq(bad_source),
+            out.p.row_valid.eq(final.row_valid),
+            out.p.type.eq(final.type),
+            out.p.scalar_state.eq(final.scalar_state),
+            out.p.transfer.source.eq(reads.address),
+            out.p.transfer.destination.eq(writes.address),
+            out.p.transfer.two_reads.eq(crosses_page(reads.address, final.bytes)),
+            out.p.transfer.two_writes.eq(crosses_page(writes.address, final.bytes)),
+            out.p.transfer.info.source.eq(packed.source),
+            out.p.transfer.info.destination.eq(packed.destination),
+            out.p.transfer.info.bytes.eq(final.bytes),
+            out.p.transfer.info.last.eq(final.last),
+        ]
