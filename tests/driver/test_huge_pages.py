@@ -4,8 +4,8 @@ import mmap
 
 import numpy as np
 import pytest
-from hotrow.memory import huge_pages
-from hotrow.memory.huge_pages import advise_huge_pages, huge_page_bytes, huge_page_setting
+from hotrow.system import huge_pages
+from hotrow.system.huge_pages import advise_huge_pages, huge_page_bytes, huge_page_setting
 
 
 def test_large_arrays_get_huge_pages_where_the_system_gives_them():

@@ -44,7 +44,7 @@ def test_the_report(train, mode, options):
     assert 0 < result["hit_rate"] < 1 and result["fills"] > result["bypasses"] > 0
     assert result["link_bytes"] > 4 * result["rows_moved"] > 4 * result["fills"]
     commands = {name: each["commands"] for name, each in result["device_commands"].items()}
-    assert commands["PLAN"] == commands["MARK"] == 28
+    assert commands["PLAN"] == 28 > commands["MARK"] > 0  # none before a plan evicts
     assert (result["warmed_rows"] > 0) == (mode == "freqcache") == ("HARVEST" in commands)
     assert [each["batch"] for each in result["history"]] == (
         [7, 14, 21, 28] if "--eval-every" in options else [])

@@ -92,7 +92,7 @@ class BatchOperands:
                     raise BatchError(f"the batch has {count} {what}: this card takes at most "
                                      f"{limit}, send it in parts")
             batch.fits = geometry
-        if commands.settings.check_ids:
+        if commands.settings.check_ids and batch.checked != tables.rows:
             batch.check(tables)
         tables.hold(held)
         operands = {"source": commands.staging.stage(batch.ids, held), "flags": batch.flags,

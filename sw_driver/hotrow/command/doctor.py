@@ -15,8 +15,8 @@ from textwrap import fill
 
 from ..contract.extras import install_command
 from ..kernels import native
-from ..memory.huge_pages import huge_page_setting
 from ..memory.transport import transports
+from ..system.huge_pages import huge_page_setting
 from .cli import Subparsers, commands
 
 OLDEST_PYTHON = 3, 11

@@ -6,6 +6,7 @@ import torch
 
 from ..contract.errors import Error
 from ..system.forks import ForkLock
+from ..system.huge_pages import advise_huge_pages
 from .library import Integers, library
 
 
@@ -40,6 +41,7 @@ class Grouper:
     def __init__(self, slots: int):
         self.slots, self._lock = slots, ForkLock()
         self._table = torch.empty(slots, dtype=torch.int32)
+        advise_huge_pages(self._table.data_ptr(), self._table.nbytes)
 
     def group(self, slots: torch.Tensor) -> Groups:
         """Group a batch.

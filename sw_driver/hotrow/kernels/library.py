@@ -76,6 +76,7 @@ ARGUMENTS = {
                     c_int64, c_int32],
     "look_up": [c_void_p, c_void_p, c_int32, *[c_int64] * 4, *[c_void_p] * 3, c_int32, c_int64,
                 c_void_p, c_int64, c_int],
+    "pool_rows": [c_void_p, c_void_p, c_int32, c_int64, c_int64, *[c_void_p] * 3, c_int64, c_int],
     "sum_rows": [c_void_p, c_void_p, c_int32, c_int64, c_int64, *[c_void_p] * 3, c_int64,
                  *[c_void_p] * 2, c_int],
     "copy_rows": [*[c_void_p, c_int64, c_int64, Integers] * 2, c_int64, c_int64, c_int],

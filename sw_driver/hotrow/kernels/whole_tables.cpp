@@ -73,3 +73,15 @@ extern "C" int64_t sum_rows(const Features *of, const void *flat, int32_t wide, 
 } catch (const std::exception &) {
     return NO_MEMORY;
 }
+
+// Sum the rows of each bag in lookup order, where the row of each lookup is known.
+//
+// `at`, of the width of `wide`, has the row of each lookup in the array; `lengths` and `weights` are
+// those of `look_up`. Returns 0, or another number as `pool_forward` does.
+extern "C" int64_t pool_rows(const Features *of, const void *at, int32_t wide, int64_t lookups,
+                             int64_t samples, const int64_t *lengths, const float *weights,
+                             float *pooled, int64_t row_stride, int threads) {
+    const Bags bags{{lengths, 1}, weights, of->mean, of->columns, of->count, samples, lookups,
+                    row_stride};
+    return pool_forward(&of->table, &bags, {at, wide}, samples, 1, pooled, threads);
+}

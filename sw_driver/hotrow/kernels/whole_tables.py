@@ -104,6 +104,36 @@ class TableFeatures:
             threads_for(lookups * self.dim))
         return None if refused else flat
 
+    def pool_rows(self, at: Tensor, lengths: Tensor | None, weights: Tensor | None,
+                  out: Tensor) -> None:
+        """Sum the rows of each bag in lookup order, where the row of each lookup is known.
+
+        Parameters
+        ----------
+        at : int32[n] or int64[n]
+            Row of each lookup in `rows`, feature after feature.
+        lengths, weights, out
+            As for `look_up`.
+
+        Raises
+        ------
+        Error
+            A lookup is of no row, or the parts do not fit each other.
+        """
+        lookups, samples = at.shape[0], out.shape[0]
+        if (at.dtype not in (torch.int32, torch.int64) or out.dtype != torch.float32
+                or out.shape != (samples, self.width) or not out.is_contiguous()
+                or (lengths is not None and lengths.shape != (self.count * samples,))
+                or (lengths is None and lookups != self.count * samples)
+                or (weights is not None and weights.shape != (lookups,))
+                or library().pool_rows(
+                    self._address, pointer(at, at.dtype), at.dtype == torch.int64, lookups,
+                    samples, pointer(lengths, torch.int64), pointer(weights, torch.float32),
+                    out.data_ptr(), self.width, threads_for(lookups * self.dim))):
+            raise Error(f"expected the rows, 0 to {len(self.rows) - 1}, of the lookups of "
+                        f"{samples} samples of {self.count} features, and a weight for each, got "
+                        f"{at.dtype} {list(at.shape)}")
+
     def sum_rows(self, flat: Tensor, lengths: Tensor | None, weights: Tensor | None,
                  gradients: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
         """Sum the gradients of each row in lookup order, from those of the bags.
@@ -133,6 +163,7 @@ class TableFeatures:
         if (gradients.dtype != torch.float32 or gradients.shape != (samples, self.width)
                 or (gradients.numel() and gradients.stride(1) != 1 and self.width > 1)
                 or gradients.device.type != "cpu"
+                or flat.dtype not in (torch.int32, torch.int64)
                 or sums.shape[0] < lookups or sums.shape[1] != self.dim
                 or (lengths is not None and lengths.shape != (self.count * samples,))
                 or (weights is not None and weights.shape != (lookups,))):
@@ -140,7 +171,7 @@ class TableFeatures:
                         f"got {gradients.dtype} {list(gradients.shape)}")
         distinct = torch.empty_like(flat)
         found = library().sum_rows(
-            self._address, pointer(flat, self.dtype), self.dtype == torch.int64, lookups, samples,
+            self._address, pointer(flat, flat.dtype), flat.dtype == torch.int64, lookups, samples,
             pointer(lengths, torch.int64), pointer(weights, torch.float32), gradients.data_ptr(),
             gradients.stride(0), distinct.data_ptr(), pointer(sums, torch.float32),
             threads_for(lookups * self.dim))

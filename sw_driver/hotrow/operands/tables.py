@@ -51,6 +51,11 @@ class TableSet(tuple[Table, ...]):
         return found
 
     @cached_property
+    def rows(self) -> tuple[int, ...]:
+        """Rows of each."""
+        return tuple(table.rows for table in self)
+
+    @cached_property
     def stranger(self) -> Table | None:
         """The first table whose rows are not of the kind of the first table's, state aside."""
         return next((table for table in self

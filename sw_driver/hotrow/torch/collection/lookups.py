@@ -11,6 +11,7 @@ from ..optim.lookup import Lookup, PooledLookup
 from ..optim.staging import GradientStage
 from ..store.base import Store
 from ..store.resident import ResidentStore
+from ..store.slot_lookups import SlotLookups
 from ..store.whole_tables import WholeTables
 from .bag_calls import BagCalls
 from .lifecycle import Lifecycle
@@ -39,6 +40,8 @@ class Lookups:
         self._whole = WholeTables(store, layout.configs, staging) if (
             isinstance(store, ResidentStore) and layout.pooled
             and all(config.ids == "rows" for config in layout.configs)) else None
+        self._in_slots = None if store.card is None or not layout.pooled else SlotLookups(
+            layout, staging)
         self._no_rows = torch.zeros(0, dtype=torch.float32)
 
     def by_feature(self, bags: Bags, training: bool, trains: bool) -> list[torch.Tensor]:
@@ -83,6 +86,11 @@ class Lookups:
             weights = request.weights_of(bags)
             if weights is not None:
                 weights = weights.to(self._store.slot_memory.device)
+            if pending is not None and self._in_slots is not None:
+                lookup = self._in_slots.look_up(request, located, weights)
+                if lookup is not None:
+                    pending.add(lookup)
+                    return request, [self._result(lookup, weights, differentiates)]
             results = []
             for lookup in self._staging.lookups(
                     request, located, self._layout.bag_layouts(request), self._layout.pooled):

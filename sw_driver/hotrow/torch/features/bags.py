@@ -187,7 +187,7 @@ class Bags:
         lengths = self.lengths
         if lengths.stride(0) and list(order) != list(range(self.features)):
             lengths = lengths.view(self.features, self.samples)[list(order)].view(-1)
-        return Bags(tuple(self.tables[each] for each in order), ids, lengths)
+        return Bags(tuple(map(self.tables.__getitem__, order)), ids, lengths)
 
     def _flat(self, order: Sequence[int], rows: torch.Tensor,
               dtype: torch.dtype) -> tuple[torch.Tensor, int]:

@@ -41,6 +41,10 @@ class Segment:
             return (ids.view(self.features, -1) + self.first[:, None]).view(-1)
         return ids + torch.repeat_interleave(self.first, torch.tensor(self.counts))
 
+    def flat_rows(self) -> torch.Tensor:
+        """`flat`, for callers who may need it later."""
+        return self.flat
+
 
 # Group, first rows, bags, lookups and counts of a segment.
 _Span: TypeAlias = tuple[int, torch.Tensor, slice, slice, list[int]]

@@ -7,7 +7,7 @@ import torch
 
 from ...kernels.copying import copy_rows
 from ...memory.buffer import zeros
-from ...memory.huge_pages import advise_huge_pages
+from ...system.huge_pages import advise_huge_pages
 
 _ALIGNMENT = 16  # bytes: a device carries rows in multiples of it
 

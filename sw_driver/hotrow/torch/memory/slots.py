@@ -6,6 +6,7 @@ import torch
 
 from ...kernels.copying import assign_slots, mark_dirty
 from ...kernels.grouping import Grouper
+from ...system.huge_pages import advise_huge_pages
 from .rows import Reserved, RowKind, Rows
 from .slot_memory import SlotMemory
 
@@ -49,8 +50,11 @@ class SlotStorage:
         if self._reserved is None:  # whose pages are zeros
             self.rows.array.zero_()
         narrow = flat_rows <= torch.iinfo(torch.int32).max
-        self.held = torch.full((slots,), -1, dtype=torch.int32 if narrow else torch.int64)
-        self.dirty = torch.zeros(slots, dtype=torch.bool)
+        self.held = torch.empty(slots, dtype=torch.int32 if narrow else torch.int64)
+        self.dirty = torch.empty(slots, dtype=torch.bool)
+        for each, value in ((self.held, -1), (self.dirty, False)):
+            advise_huge_pages(each.data_ptr(), each.nbytes)
+            each.fill_(value)
         self._free = torch.arange(slots, slots + area)
         self._by_row: torch.Tensor | None = None
         self._bypassed = torch.empty(area, dtype=torch.int64)

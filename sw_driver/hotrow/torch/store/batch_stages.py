@@ -17,6 +17,7 @@ from .slot_moves import SlotMoves
 from .stages import Stage, Stages
 from .statistics import CacheStatistics
 
+_CALM = 64  # batches
 _ENTRY_BYTES, _SLOT_BYTES = 12, 4  # of a row in a list, with its place; of a lookup's slot
 
 
@@ -35,6 +36,8 @@ class BatchStages:
       trained.
     - Collect of a batch waits for insert of every earlier batch that was planned before this one's
       rows were marked: only such a batch may have evicted a row that this one needs.
+    - Where all rows move in *insert*, that order suffices, and marks only save evictions of rows
+      that come soon: batches are marked while plans evict.
     - Marks hold because no batch is retired that was planned after a mark whose batch is not yet
       planned: the rows that it fetched were not resident when the mark ran.
     - Collect waits until the bypassed rows of the batch that the plan names are in the tables.
@@ -59,15 +62,17 @@ class BatchStages:
         self._host, self._statistics, self._memory, self._lock = host, statistics, memory, lock
         self._moves, self._options, self._cold = moves, options, cold
         self._marked = 0  # batches whose rows were marked
+        self._evicted = -_CALM  # last batch whose plan evicted rows
         self.released = memory.record_event()
         self.inserted: Event = None
         on_disk = any(group.tables.disk is not None for group in slot_map.groups)
         self.stages = (_PlanFirst if on_disk else Stages)([
             Stage("plan", self.may_plan, self.plan),
-            Stage("collect", self.may_collect, self.collect),
+            Stage("collect", self.may_collect, self.collect, self._moves_nothing),
             Stage("exchange", lambda number: number < self.stages.through("collect"),
-                  self.exchange),
-            Stage("insert", lambda number: number < self.stages.through("exchange"), self.insert),
+                  self.exchange, self._moves_nothing),
+            Stage("insert", lambda number: number < self.stages.through("exchange"), self.insert,
+                  self._moves_nothing),
         ], options.workers or 0)
 
     def restart(self) -> None:
@@ -99,7 +104,8 @@ class BatchStages:
         window, policy = self._window, self._policy
         flight, base = window.batches[number], window.base
         with self.stages.lock:
-            last = min(window.submitted, number + self._options.look_ahead + 1)
+            last = number if self._calm(number) else min(
+                window.submitted, number + self._options.look_ahead + 1)
             coming = [window.batches[each] for each in range(number, last)]
             retired = min(window.finished, number if flight.marked_at is None
                           else flight.marked_at) - 1
@@ -113,6 +119,8 @@ class BatchStages:
         flight.marked = self._marked
         placement = policy.place(self._staged(flight), number - base, flight.lists)
         flight.release()
+        if len(placement.evictions):
+            self._evicted = number
         if placement.wait_for is not None:
             flight.wait_for = placement.wait_for + base
         with self._lock:
@@ -125,8 +133,24 @@ class BatchStages:
             self._statistics.sent(
                 flight.batch.ids.nbytes + _SLOT_BYTES * len(placement.slots)
                 + _ENTRY_BYTES * (len(placement.fills) + len(placement.evictions)))
+        if not len(placement.fills) and not len(placement.evictions):
+            flight.lists.release()
+            if self._cold is None and not self._memory.asynchronous:
+                for transfer in flight.transfers:
+                    transfer.device_places = transfer.places
+                flight.resident = True
+                return
         for transfer in flight.transfers:
             transfer.ticket = self._host.begin(transfer.segment.group, transfer.fills.flat)
+
+    def _calm(self, number: int) -> bool:
+        """Whether the rows of a batch are not marked: plans have evicted none for a while, so that
+        marks would hold none back, and the order in which rows move directly needs no marks."""
+        return number - self._evicted >= _CALM and all(self._moves.direct)
+
+    def _moves_nothing(self, number: int) -> bool:
+        """Whether every row of a planned batch was in its slot."""
+        return self._window.batches[number].resident
 
     def _staged(self, flight: BatchInFlight) -> StagedBatch:
         if flight.staged is None:

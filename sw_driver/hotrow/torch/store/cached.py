@@ -130,7 +130,7 @@ class CachedStore:
         for group in self.groups:
             if group.tables.disk is not None:
                 group.tables.disk.check_room()
-        batch = request.bags.device_batch(self.slot_map.registered)
+        batch = self.slot_map.batch(request.bags)
         self._check_size(request.bags, batch)
         with self.stages.lock:
             self.window.submit(BatchInFlight(request, batch))
@@ -294,7 +294,7 @@ class CachedStore:
     def observe(self, request: Request) -> None:
         if request.bags.lookups:
             self._check_open()
-            batch = request.bags.device_batch(self.slot_map.registered)
+            batch = self.slot_map.batch(request.bags)
             self.device.observe(batch)
             self.statistics.sent(batch.ids.nbytes)
 

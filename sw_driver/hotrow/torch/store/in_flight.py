@@ -114,6 +114,7 @@ class BatchInFlight:
     transfers: list[GroupTransfer] = field(default_factory=list)  # one per segment, once planned
     pending: PendingBackward = field(default_factory=PendingBackward)
     staged: StagedBatch | None = None  # between its mark and its plan
+    resident: bool = False  # planned, with all rows in their slots
     lists: Held = field(default_factory=Held)  # memory of its plan, until its rows are in slots
 
     def release(self) -> None:

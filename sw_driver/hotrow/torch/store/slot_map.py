@@ -1,6 +1,7 @@
 """Between a device's numbers of tables and slots and those of each group."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from ...device import Device
 from ...kernels.copying import place_slots
 from ...kernels.listing import locate_rows, select_rows
 from ...memory.buffer import Array, Buffer
+from ...operands.batch import Batch
 from ...operands.results import PlacedRows, RowList, Words
 from ...operands.table import Table
 from ..features.bags import Bags
@@ -22,6 +24,7 @@ from .in_flight import GroupTransfer, ListedRows
 from .placement_policy import Placement
 
 _FIRST_AREA = 64  # rows of a group's bypass area at first
+_NO_PLACES = torch.empty(0, dtype=torch.int64, device="cpu")
 
 
 class SlotMap:
@@ -83,6 +86,8 @@ class SlotMap:
         none = select_rows(np.empty(0, np.uint64), np.empty(0, np.uint32), self._group_of,
                            self._first, 0, self.directory_slots)
         self._none = ListedRows(none.flat, none.with_slot, none.without_slot), none.slots
+        # By tables of the last batch of one id a bag: the device's tables, and their rows.
+        self._dense: dict[tuple[int, ...], tuple[Any, tuple[int, ...]]] = {}
         # Tables of the last batch and their numbers; samples and lookups, if each bag has one.
         self._features: tuple[tuple[int, ...], NDArray[np.int64]] | None = None
         self._counts: tuple[tuple[int, int], NDArray[np.int64]] | None = None
@@ -114,6 +119,19 @@ class SlotMap:
         return [group.configs[local].name
                 for group, buffers in zip(self.groups, self.buffers, strict=True)
                 if any(buffer.on_card for buffer in buffers) for local in range(len(group.numbers))]
+
+    def batch(self, bags: Bags) -> Batch:
+        """The device's form of Bags that are `grouped`: Batch."""
+        known = self._dense.get(bags.tables) if bags.dense else None
+        if known is None:
+            batch = bags.device_batch(self.registered)
+            if bags.dense and batch.table_count == bags.features:
+                self._dense = {bags.tables: (batch.tables, batch.checked)}
+            return batch
+        tables, rows = known
+        batch = Batch(bags.ids.numpy(), None, bags.samples, bags.features, tables, True)
+        batch.checked = rows
+        return batch
 
     def listed(self, group: int, flat: torch.Tensor, distinct: bool = True) -> RowList:
         """Flat rows int64[n] of a group by the device's tables: RowList."""
@@ -158,6 +176,11 @@ class SlotMap:
         """
         group, directory = segment.group, self.directory_slots
         storage = self.storages[group]
+        slots = placement.slots if len(self.groups) == 1 else placement.slots[segment.lookups]
+        if not len(placement.fills) and not len(placement.evictions):
+            none = self._none[0]
+            return GroupTransfer(segment, self._placed_slots(group, slots, _NO_PLACES, flag), none,
+                                 _NO_PLACES, none, _NO_PLACES, _NO_PLACES)
         fills, fill_slots = self._listed(group, placement.fills)
         victims, victim_slots = self._listed(group, placement.evictions)
         count = fills.bypassed
@@ -168,14 +191,17 @@ class SlotMap:
             without = fill_slots[fill_slots >= directory] - np.uint32(directory)
             area[torch.from_numpy(without.astype(np.int64))] = places
 
-        def place(slots: Words, flag: int = 0) -> torch.Tensor:
-            return place_slots(slots, area, directory=directory, per_choice=self._per_choice,
-                               part=self._part, first=group * self._part, flag=flag)
-
-        slots = placement.slots if len(self.groups) == 1 else placement.slots[segment.lookups]
         return GroupTransfer(
-            segment, place(slots, flag), fills,
-            place(fill_slots), victims, place(victim_slots), places)
+            segment, self._placed_slots(group, slots, area, flag), fills,
+            self._placed_slots(group, fill_slots, area), victims,
+            self._placed_slots(group, victim_slots, area), places)
+
+    def _placed_slots(self, group: int, slots: Words, area: torch.Tensor,
+                      flag: int = 0) -> torch.Tensor:
+        """Places of slots of a group in its storage: int32[n]."""
+        return place_slots(slots, area, directory=self.directory_slots,
+                           per_choice=self._per_choice, part=self._part,
+                           first=group * self._part, flag=flag)
 
     def _listed(self, group: int, placed: PlacedRows) -> tuple[ListedRows, Words]:
         """A group's rows of PlacedRows: (ListedRows, uint32[k])."""

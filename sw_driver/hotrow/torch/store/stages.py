@@ -19,11 +19,15 @@ _POLL_S = 0.2  # an idle worker looks again after this time, so that a lost wake
 
 
 class Stage(NamedTuple):
-    """One stage: `can_run` and `run` take a batch's number."""
+    """One stage: its calls take a batch's number.
+
+    A batch for which `idle` is true after the stage before passes the stage without `run`.
+    """
 
     name: str
     can_run: Callable[[int], bool]
     run: Callable[[int], None]
+    idle: Callable[[int], bool] | None = None
 
 
 class Stages:
@@ -207,7 +211,18 @@ class Stages:
             self.seconds[at] += self.clock() - started
             self.done[at] += 1
             self._busy[at] = False
+            self._pass_idle(at + 1, number)
             self.wake()
+
+    def _pass_idle(self, at: int, number: int) -> None:
+        """Let a batch pass the stages from index `at` on that are idle for it."""
+        while (at < len(self.stages) and self.done[at] == number and not self._busy[at]
+               and self.before is None):
+            idle = self.stages[at].idle
+            if idle is None or not idle(number):
+                return
+            self.done[at] += 1
+            at += 1
 
     def _serve(self) -> tuple[bool, int | None]:
         """Run a stage that can run, on a thread of the stages: whether the thread goes on, and how

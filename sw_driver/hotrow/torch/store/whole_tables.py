@@ -3,7 +3,7 @@ gradients to sums, with what batches have in common made once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,6 +24,17 @@ class _Group(NamedTuple):
     group: int
     features: TableFeatures
     staged: StagedGradients
+
+
+class FoundRows(NamedTuple):
+    """The lookups of a batch in one group of tables."""
+
+    features: TableFeatures
+    staged: StagedGradients
+    located: LocatedRows
+    flat: Callable[[], Tensor]  # flat row int64[n] of each lookup
+    lengths: Tensor | None = None  # int64[bags]
+    lookups: slice = slice(None)  # of the batch's
 
 
 class WholeTables:
@@ -67,8 +78,10 @@ class WholeTables:
             flat = each.features.look_up(ids, lengths, weights, out)
             if flat is None:
                 return None
-            found.append((each, flat))
-        return WholeLookup(self._store, found, lengths, out, self._staging)
+            rows = self._store.groups[each.group].tables.rows
+            found.append(FoundRows(each.features, each.staged, LocatedRows(
+                rows, flat, grouper=each.features.grouper), flat.long, lengths))
+        return WholeLookup(found, out, self._staging)
 
     def _make_groups(self, tables: tuple[int, ...]) -> list[_Group]:
         ends = torch.tensor([self._configs[table].embedding_dim for table in tables]).cumsum(0)
@@ -95,27 +108,23 @@ class WholeLookup(Lookup):
 
     Parameters
     ----------
-    store : ResidentStore
-    found : list of (_Group, Tensor)
-        Each group, and the flat row of each of its lookups.
-    lengths : int64[bags], optional
+    found : list of FoundRows
     pooled : float32[samples, width]
     staging : GradientStage
     """
 
-    def __init__(self, store: ResidentStore, found: list[tuple[_Group, Tensor]],
-                 lengths: Tensor | None, pooled: Tensor, staging: GradientStage) -> None:
+    def __init__(self, found: list[FoundRows], pooled: Tensor, staging: GradientStage) -> None:
         super().__init__([], True, staging.memory, staging.staging)
-        self._store, self._found, self._lengths = store, found, lengths
+        self._found = found
         self._pooled = [pooled]
 
     def pool(self, weights: Tensor | None) -> tuple[Tensor, list[Tensor] | None]:
         return self._pooled.pop(), None  # which shall not live as long as the lookup
 
     def _stage(self, gradients: Tensor, weights: Tensor | None) -> None:
-        for (group, features, staged), flat in self._found:
-            sums = self._memory.empty(len(flat), features.dim)
-            distinct, sums = features.sum_rows(flat, self._lengths, weights, gradients, sums)
-            rows = self._store.groups[group].tables.rows
-            staged.add_groups(LocatedRows(rows, flat, grouper=features.grouper), flat.long,
-                              distinct, sums)
+        for features, staged, located, flat, lengths, lookups in self._found:
+            sums = self._memory.empty(located.at.shape[0], features.dim)
+            distinct, sums = features.sum_rows(
+                located.at, lengths, None if weights is None else weights[lookups], gradients,
+                sums)
+            staged.add_groups(located, flat, distinct, sums)
