@@ -395,7 +395,8 @@ def test_stages_overlap_on_a_virtual_clock():
         lasts = dict.fromkeys(("plan", "collect", "exchange", "insert", "train"), 20.0)
         lasts[slowest] = 50.0
         run = Run(depth=8, look_ahead=6, workers=0)
-        run.collection.store.moves.direct[:] = [False]  # copies go through every stage
+        run.collection.store.moves.direct[:] = [False] * 3  # copies go through every stage
+        run.collection.store.stages.before = lambda *_: None  # and so do batches without any
         clock = Clock(run.collection.store, lasts)
         batches = draw(3, 26, samples=4)
         for number, batch in enumerate(batches):
