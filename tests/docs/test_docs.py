@@ -1,10 +1,11 @@
 """Every Python block of the documentation runs, and every `hotrow` line of it parses."""
 
 import doctest
-import importlib
+import importlib.util
 import inspect
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import hotrow
@@ -52,6 +53,47 @@ def test_command_lines_parse(source):
         parser = cli.Parser(prog="hotrow")
         cli.commands()[command].load()(parser.add_subparsers())
         assert callable(parser.parse_args([command, *options]).run)
+
+
+COMMAND = r"(?:hotrow|python -m|make|pytest) "
+OTHERS = re.compile(rf"`({COMMAND}[^`]*)`|^    ({COMMAND}.*)", re.M)
+
+
+def commands_in(page):
+    """Commands in the text of a page and in indented lines."""
+    found = OTHERS.finditer(BLOCK.sub("", page.read_text()))
+    return [shlex.split((each[1] or each[2]).replace("\n", " "), comments=True) for each in found]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+def test_commands_in_the_text_exist(page):
+    """With the options that they name; modules, targets and files are there."""
+    makefile = (ROOT / "Makefile").read_text()
+    for program, name, *words in commands_in(page):
+        if program == "hotrow":
+            missing = {each for each in words if each[0] == "-"} - options_of(name)
+        elif program == "python":
+            missing = {each for each in words[:1] if not importlib.util.find_spec(each)}
+        elif program == "make":
+            missing = {each for each in (name, *words) if each.islower()
+                       and each != "mine" and f"\n{each}:" not in makefile}
+        else:
+            missing = {each for each in (name, *words)
+                       if "/" in each and not (ROOT / each).exists()}
+        assert not missing, f"{' '.join([program, name, *words])}: no {', '.join(missing)}"
+
+
+@cache
+def options_of(command):
+    """Those of a command of hotrow and of the commands below it."""
+    parser = cli.Parser(prog="hotrow")
+    cli.commands()[command].load()(parser.add_subparsers())
+    found, parsers = set(), [parser]
+    for each in parsers:
+        for action in each._actions:
+            found.update(action.option_strings)
+            parsers += action.choices.values() if hasattr(action, "add_parser") else ()
+    return found
 
 
 NEEDS = ("demo", "--preset alveo", "--calibrate", "build", "flash", "clock", "FILE", "hotset")
