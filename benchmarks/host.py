@@ -1,7 +1,8 @@
 """The processor's time of a training step by part, compared with CPU peers.
 
-The device is this machine's cores, transport `cpu`, and the time of every thread counts. Before
-each step, also of a peer, other work takes the caches.
+The device is this machine's cores, transport `cpu`, and the time of every thread counts. To mode
+near_memory they are a card, which takes commands, and only the trainer's thread counts. Before each
+step, also of a peer, other work takes the caches.
 """
 
 import time
@@ -18,7 +19,7 @@ from hotrow.torch.optim.rules import OPTIMIZERS
 from torch import nn
 
 from .cpu_peers import Bags, peers, use_caches
-from .host_clock import DEVICE, PartClock, SortCounter
+from .host_clock import DEVICE, TRANSPORT, PartClock, SortCounter
 from .host_passes import passes
 
 CARD_SIDE = ("plan", "collect", "insert", "statistics")  # a run without a card has none of these
@@ -37,11 +38,13 @@ def host(options, trace, steps) -> dict:
     clock = time.process_time
     steps.begin("making batches")
     timed = options.warm_up + options.steps
-    batches = _batches(trace, options.batch, options.learning + timed + AHEAD)
+    if options.bag_size > 1 and options.converted:
+        raise Error("--converted has one id a bag: leave --bag-size out")
+    batches = _batches(trace, options.batch * options.bag_size, options.learning + timed + AHEAD)
     learning, batches = batches[:options.learning], batches[options.learning:]
     rule = OPTIMIZERS[options.optimizer](options.lr)
     contest = peers(trace.cardinalities, options.dim, rule)
-    bags = [Bags.of(batch) for batch in batches]
+    bags = [Bags.of(batch, options.bag_size) for batch in batches]
     advance = steps.begin("training", len(options.modes) + 2 * len(contest))
     times: dict[str, list[float]] = {"fbgemm_ms": [], "embedding_bag_ms": [], "dense_ms": []}
     found = []
@@ -58,7 +61,8 @@ def host(options, trace, steps) -> dict:
 
     time_peers()
     for mode in options.modes:
-        found.append(_mode(mode, options, trace.cardinalities, learning, batches, clock))
+        found.append(_mode(mode, options, trace.cardinalities, learning, batches,
+                           time.thread_time if mode == "near_memory" else clock))
         advance()
     time_peers()
     peer_ms = {name: 1e3 * median(each) if each else None for name, each in times.items()}
@@ -68,7 +72,8 @@ def host(options, trace, steps) -> dict:
             record["host_ms"] / record["fbgemm_ms"] if record["fbgemm_ms"] else None)
     return {
         "tables": len(trace.cardinalities), "rows": trace.rows, "dim": options.dim,
-        "lookups": batches[0].numel(), "optimizer": options.optimizer, "steps": options.steps,
+        "lookups": batches[0].numel(), "bag_size": options.bag_size,
+        "optimizer": options.optimizer, "steps": options.steps,
         "threads": torch.get_num_threads(), "converted": options.converted,
         "passes": passes(batches[0], trace.cardinalities, options.dim, rule, clock),
         **(found[0] if len(found) == 1 else {"modes": found})}
@@ -92,6 +97,8 @@ def _mode(mode, options, cardinalities, learning, batches, clock):
     if mode == "resident":
         return _train(*everything)
     with open_device("cpu", options.preset, threads=options.threads or 1) as device:
+        if mode == "near_memory":  # which takes the tables of "cpu" for those of the host
+            device.transport.name = "card"
         return _train(*everything, device)
 
 
@@ -115,7 +122,10 @@ def _train(mode, options, cardinalities, learning, batches, parts, device=None):
             for batch in learning:
                 collection.observe(batch)
             collection.learn()
-        if mode != "resident":
+        if mode == "near_memory":
+            parts.wrap(collection.store.device.transport, TRANSPORT, DEVICE)
+            parts.wrap(collection.store.statistics, ("looked_up", "moved"), "statistics")
+        elif mode != "resident":
             collection.store.stages.before = (
                 lambda stage, number: parts.switch(_STAGES.get(stage, stage)))
             parts.wrap(collection.store.device.transport, ("wait",), DEVICE)
@@ -152,6 +162,8 @@ class _Bags(nn.Module):
 def _steps(mode, model, collection, options, batches, parts, sorts):
     bags = [torch.ones(options.batch, options.dim) for _ in range(batches[0].shape[1])]
     gradients = bags if options.converted else [torch.cat(bags, dim=1)]
+    if options.bag_size > 1:
+        batches = [Bags.of(batch, options.bag_size) for batch in batches]
     each, counts = [], []
 
     def prefetch(number):
@@ -176,6 +188,7 @@ def _steps(mode, model, collection, options, batches, parts, sorts):
         if number >= options.warm_up:
             each.append(parts.seconds)
             counts.append(sorts.count - sorted_before)
+    lookups = options.batch * options.bag_size * len(bags)
     host = (*CARD_SIDE, *TRAINER, DEVICE)
     total = {name: 1e3 * median(sum(step[part] for part in chosen) for step in each)
              for name, chosen in (("host_ms", host), ("card_side_ms", CARD_SIDE),
@@ -184,5 +197,5 @@ def _steps(mode, model, collection, options, batches, parts, sorts):
         "mode": mode, **total,
         "parts_ms": {part: 1e3 * median(step[part] for step in each)
                      for part in CARD_SIDE + TRAINER},
-        "card_side_us_per_1000_lookups": 1e6 * total["card_side_ms"] / batches[0].numel(),
+        "card_side_us_per_1000_lookups": 1e6 * total["card_side_ms"] / lookups,
         "sorts": median(counts)}

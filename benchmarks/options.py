@@ -82,7 +82,8 @@ def add_training(parser):
 def add_host(parser):
     """Add the options of the host's time."""
     parser.add_argument("--modes", type=names, default=("scratchpipe", "freqcache", "hotline"),
-                        help="of resident, scratchpipe, freqcache, hotline")
+                        help="of resident, scratchpipe, freqcache, hotline, near_memory")
+    parser.add_argument("--bag-size", type=positive, default=1, help="ids of a bag")
     parser.add_argument("--optimizer", choices=("sgd", "rowwise_adagrad", "adam"), default="sgd",
                         help="of the tables")
     parser.add_argument("--dim", type=positive, default=16, help="elements of a row")

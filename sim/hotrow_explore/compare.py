@@ -12,7 +12,8 @@ from hotrow.command.terminal import Steps, console, print_json
 from hotrow.contract.errors import Error
 from hotrow.contract.geometry import preset as preset_of
 
-MODES = ("resident", "scratchpipe", "freqcache", "hotline")
+MODES = ("resident", "scratchpipe", "freqcache", "hotline", "near_memory")
+WITHOUT_SLOTS = ("resident", "near_memory")
 COLUMNS = {"scheme": "scheme", "slots": "slots", "hit_rate": "lookups that hit",
            "distinct_hit_rate": "distinct rows that hit", "bytes_per_batch": "bytes a batch",
            "steps_per_s": "steps a second", "auc": "AUC"}
@@ -95,7 +96,7 @@ def schemes(options, trace, policies, steps) -> list[dict]:
     row_bytes, records = 4 * options.dim, []
     for slots in options.slots:
         for mode in options.modes:
-            if mode == "resident" and slots != options.slots[0]:
+            if mode in WITHOUT_SLOTS and slots != options.slots[0]:
                 continue
             advance = steps.begin(f"{mode}, {slots:,} slots", len(batches))
             records.append(_mode(mode, slots, options, trace, batches, rows, advance))
@@ -131,7 +132,8 @@ def _card(slots):
     least = 2 * card.banks * ways
     if rest or sets & (sets - 1) or slots < least:
         raise Error(f"--slots {slots}: a mode needs a power of two of at least {least}; "
-                    "--modes with nothing but resident, or policies alone, take any number")
+                    "--modes with nothing but resident and near_memory, or policies alone, take "
+                    "any number")
     return replace(card, name=f"{card.name}-{slots}-slots", directory_sets=sets,
                    directory_partitions=min(card.directory_partitions, sets // card.banks))
 
@@ -148,7 +150,12 @@ def _mode(mode, slots, options, trace, batches, rows, advance):
     torch.manual_seed(options.seed)
     tables = EmbeddingTables(trace.cardinalities, options.dim).initialise(options.seed)
     model = DLRM(trace.dense_columns, tables.count, options.dim, 0.25)
-    device = None if mode == "resident" else open_device("cpu", _card(slots))
+    device = None
+    if mode == "near_memory":
+        device = open_device("cpu")
+        device.transport.name = "card"  # which has tables of its own
+    elif mode != "resident":
+        device = open_device("cpu", _card(slots))
     ahead = 5 if mode in ("scratchpipe", "freqcache") else 0
     try:
         trainer = CollectionTrainer(model, tables, SGD(options.lr), device, mode)
@@ -179,9 +186,11 @@ def _mode(mode, slots, options, trace, batches, rows, advance):
         (batch.ids.size, len(own)) for batch, own in zip(
             scored, rows[options.warm_up:], strict=True)), strict=True))
     hits = done["hits"] - counted["hits"] if done else lookups
-    return {"scheme": mode, "slots": slots if done else None, **_rates({
-        "hits": hits, "lookups": lookups, "distinct": distinct,
-        "distinct_hits": distinct - fetched}),
+    rates = _rates({"hits": hits, "lookups": lookups, "distinct": distinct,
+                    "distinct_hits": distinct - fetched})
+    if mode == "near_memory":
+        rates = dict.fromkeys(rates)
+    return {"scheme": mode, "slots": None if mode in WITHOUT_SLOTS else slots, **rates,
         "bytes_per_batch": (done["link_bytes"] - counted["link_bytes"]) / len(scored)
         if done else 0.0, "steps_per_s": len(scored) / seconds,
         "auc": auc(np.concatenate([each.label for each in scored]),

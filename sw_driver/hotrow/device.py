@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .calls.arithmetic import Arithmetic
 from .calls.batch_operands import BatchLike, BatchOperands, StagedBatch
@@ -15,7 +16,7 @@ from .calls.events import Events
 from .calls.lookup import Lookup
 from .calls.mover import Mover
 from .calls.planner import Planner
-from .calls.row_operands import RowOperands
+from .calls.row_operands import RowOperands, StagedRows
 from .calls.spans import Spans
 from .contract.errors import DeviceError, RegistrationError, TransportError
 from .contract.generated import Opcode
@@ -23,6 +24,7 @@ from .contract.geometry import Preset
 from .memory.buffer import Array, Buffer
 from .memory.transport import Transport, open_transport
 from .operands.results import OpcodeStatistics
+from .operands.row_lists import Rows
 from .operands.table import Table
 from .operands.tables import TableSet
 from .queues.commands import Commands
@@ -141,7 +143,7 @@ class Device:
         self.registers, self.regions = commands.registers, commands.regions
         self.listeners = commands.listeners
         self._batches = batches = BatchOperands(commands)
-        rows = RowOperands(commands)
+        self._row_operands = rows = RowOperands(commands)
         self._planner = Planner(commands, batches)
         self._lookup = Lookup(commands, batches, self._planner)
         self._mover = Mover(commands, rows)
@@ -356,6 +358,15 @@ class Device:
         after the last of them.
         """
         return self._batches.hold(batch)
+
+    def stage_rows(self, rows: Rows, lengths: ArrayLike | None = None, *,
+                   offsets: ArrayLike | None = None) -> StagedRows:
+        """Check bags of listed rows, and put them where the device finds them, before the `pool`
+        that takes the result in the place of them. Arguments as in `pool`.
+
+        Call the `release` of the result after the last `pool`.
+        """
+        return self._row_operands.hold(rows, lengths, offsets)
 
     def table_set(self, tables: Iterable[Table]) -> TableSet:
         """Registered tables, for a `RowList` of rows that are known to be theirs, each once."""

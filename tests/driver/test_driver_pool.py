@@ -171,3 +171,22 @@ def test_a_card_without_arithmetic():
             device.pool((table, [1]), [1])
         with pytest.raises(DeviceError, match="no arithmetic, which UPDATE needs"):
             device.update((table, [1]), hotrow.empty((1, 8), np.float32), 0.1)
+
+
+def test_bags_that_were_staged(device):
+    """Once for several commands, of which each has weights of its own."""
+    tables, rows = register(device, "fp32"), some_rows(sum(LENGTHS), 1)
+    staged = device.stage_rows(rows, offsets=np.cumsum([0, *LENGTHS[:-1]]))
+    weights = np.random.default_rng(2).normal(size=len(rows))
+    device.pool(some_rows(8, 3), [8])  # which would take memory that was given back
+    for factors in (None, weights):
+        found = device.pool(staged, weights=factors)
+        assert same(found, expected(tables, rows, LENGTHS, weights=factors))
+    with pytest.raises(BatchError, match="staged rows have their bags"):
+        device.pool(staged, LENGTHS)
+    staged.release()
+    with pytest.raises(BatchError, match="staged list of rows was released: stage it again"):
+        device.pool(staged)
+    with pytest.raises(BatchError, match="row 99999 is out of range"):
+        device.stage_rows((tables[0], [99999]), [1])
+    device.unregister_table(tables[0])

@@ -274,3 +274,34 @@ def test_a_mixed_run_on_a_real_log(device, transport):
             else:
                 assert (bits(weights[unique]) == bits(theirs.numpy())).all(), (step, column)
     assert repeated > ids.size // 2
+
+
+@pytest.mark.parametrize("registered", [True, False])
+@pytest.mark.parametrize("listed", [True, False])
+def test_distinct_rows_with_their_gradients(device, registered, listed):
+    """Rows with lengths, in place of a row for each gradient."""
+    tables, given = register(device, "fp32"), lookups(90, seed=5)
+    keys, first, numbers, lengths = np.unique(given.keys, return_index=True, return_inverse=True,
+                                              return_counts=True)
+    order = np.argsort(numbers, kind="stable")
+    gradients = hotrow.empty((90, 8), np.float32)
+    gradients[:] = drawn(gradients.shape, 5)
+    want = expect(tables, given, gradients)
+    if not listed:
+        gradients[:] = gradients[order]
+    device.update(hotrow.RowList(given.table[first], given.row[first]),
+                  device.register(gradients) if registered else gradients, LR,
+                  slots=order if listed else None, lengths=lengths)
+    assert equal(tables, want) and len(keys) < 90
+
+
+@pytest.mark.parametrize("rows, lengths, message", [
+    ([3, 4], [1], "1 lengths for 2 rows"), ([3, 4], [1, 0], "row 1 of the list cannot have 0"),
+    ([3, 4], [1, 65536], "cannot have 65536 gradients"), ([3, 3], [1, 1], "row 3 .*listed twice"),
+    ([3, 4], [1, 2], "3 rows do not fit gradients")])
+def test_lengths_that_are_refused(device, rows, lengths, message):
+    tables = register(device, "fp32")
+    before = np.array(tables[0].weights)
+    with pytest.raises(BatchError, match=message):
+        device.update((tables[0], rows), np.ones((2, 8), np.float32), LR, lengths=lengths)
+    assert equal(tables[:1], [before])

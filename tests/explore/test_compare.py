@@ -38,11 +38,14 @@ def test_a_row_that_its_batch_fetches_is_no_hit(mode, order):
 
 
 def test_figures_of_every_scheme(capsys, tmp_path):
-    code, out, _ = compare(capsys, "--json", "--modes", "resident,scratchpipe,hotline", "-o",
-                           tmp_path)
+    code, out, _ = compare(capsys, "--json", "--modes", "resident,scratchpipe,hotline,near_memory",
+                           "-o", tmp_path)
     assert code == 0
     records = {each["scheme"]: each for each in json.loads(out)["schemes"]}
-    assert list(records) == ["resident", "scratchpipe", "hotline", "lru", "lfu", "Belady's bound"]
+    assert list(records) == ["resident", "scratchpipe", "hotline", "near_memory", "lru", "lfu",
+                             "Belady's bound"]
+    assert records["near_memory"]["hit_rate"] is None
+    assert records["near_memory"]["bytes_per_batch"] > 0
     assert records["resident"]["hit_rate"] == 1 and records["resident"]["bytes_per_batch"] == 0
     for name in ("scratchpipe", "hotline", "lru", "lfu"):
         assert 0 < records[name]["distinct_hit_rate"] < 1 and records[name]["bytes_per_batch"] > 0

@@ -17,8 +17,8 @@ from tests.torch.test_hotline import KINDS
 
 @pytest.mark.slow
 @pytest.mark.parametrize("transport, optimizer, jagged", [
-    *(("model", *kind) for kind in KINDS), pytest.param("sim", *KINDS[-1], marks=pytest.mark.slow),
-    *(pytest.param("sim", *kind, marks=pytest.mark.long) for kind in KINDS[:-1])])
+    *(("model", *kind) for kind in KINDS),
+    *(pytest.param("sim", *kind, marks=pytest.mark.long) for kind in KINDS)])
 def test_a_step_is_the_reference_s_within_the_tolerance(setting, transport, optimizer, jagged):
     here = setting(1, optimizer=optimizer, jagged=jagged)
     with hotrow.open(transport, preset="tiny") as device:

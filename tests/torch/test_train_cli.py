@@ -317,6 +317,20 @@ def test_cold_rows_pooled_on_the_card(hotrow, log, optimizer):
     assert code == 2 and "mode resident has no cold rows: leave --cold out" in err
 
 
+@pytest.mark.slow
+def test_tables_on_the_card(hotrow, log, tmp_path):
+    arguments = ["train", "--trace", log, "--ids", "user,item", "--dense", "price", "--label",
+                 "click", *MODEL, *SMALL, "--batch-size", 16, "--mode", "near_memory", "--bag",
+                 "visit"]
+    code, result, _ = hotrow(*arguments, "--json", "--transport", "model", "--preset", "tiny")
+    assert code == 0 and result["check_held"] and result["table_hash_equal"]
+    assert result["popular_fraction"] is None and result["link_bytes"]
+    for name in ("POOL", "UPDATE"):
+        assert result["device_commands"][name]["commands"] == result["batches"]
+    code, _, err = hotrow(*arguments, "--transport", "cpu", "--timeline", tmp_path / "out.json")
+    assert code == 2 and "near_memory uses no card on the transport cpu" in err
+
+
 @pytest.mark.parametrize("mode", ["hotline", "scratchpipe"])
 def test_timeline_of_a_run(hotrow, log, tmp_path, mode):
     """Commands of both queues, the link and the trainer; SPLIT and PLAN overlap no other step."""

@@ -12,14 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from ..contract.errors import BatchError, DeviceError, RegistrationError
 from ..contract.generated import LARGEST_STRIDE, ROW_ALIGNMENT, Opcode, PoolFlag, UpdateFlag
 from ..memory.buffer import Array, Buffer, Held
+from ..operands.integers import Integers
 from ..operands.results import Done, RowList
-from ..operands.row_bags import bag_lengths, distinct_rows, row_weights
-from ..operands.row_lists import Rows, row_list
+from ..operands.row_bags import bag_lengths, distinct_rows, gradient_counts, row_weights
+from ..operands.row_lists import Rows, check_distinct, is_known, row_list
 from ..operands.slot_arrays import array_of, slot_array, slot_list, stride_of
 from ..operands.table import Table
 from ..queues.commands import Commands
 from ..queues.futures import Completion, Future
-from .row_operands import RowOperands
+from .row_operands import RowOperands, StagedRows
 
 F = TypeVar("F")
 MODES = {"sum": PoolFlag(0), "mean": PoolFlag.MEAN}
@@ -33,7 +34,7 @@ class Arithmetic:
     def __init__(self, commands: Commands, rows: RowOperands):
         self._commands, self._rows = commands, rows
 
-    def pool(self, rows: Rows, lengths: ArrayLike | None = None, *,
+    def pool(self, rows: Rows | StagedRows, lengths: ArrayLike | None = None, *,
              offsets: ArrayLike | None = None, weights: ArrayLike | None = None,
              mode: str = "sum", out: Buffer | Array | None = None,
              slots: ArrayLike | None = None) -> Future[NDArray[Any]]:
@@ -44,8 +45,9 @@ class Arithmetic:
 
         Parameters
         ----------
-        rows : HotRows, RowList or (table, row)
+        rows : HotRows, RowList, (table, row) or StagedRows
             The rows of all bags, one bag after another; of tables with one dim and element type.
+            What `stage_rows` returned has the bags, too.
         lengths : integers [bags], optional
             Rows of each bag, 0 to 65535. An empty bag gives zeros.
         offsets : integers [bags], optional
@@ -67,10 +69,16 @@ class Arithmetic:
         """
         self._check(Opcode.POOL)
         flags, commands = _choice(mode, MODES, "mode"), self._commands
-        listed = row_list(rows, commands.tables)
-        tables = self._rows.tables(listed, with_state=False)
+        staged = rows if isinstance(rows, StagedRows) else None
+        if isinstance(rows, StagedRows):
+            if not (lengths is None and offsets is None):
+                raise BatchError("staged rows have their bags: give neither lengths nor offsets")
+            listed, tables, bags = rows.rows, rows.tables, rows.lengths
+        else:
+            listed = row_list(rows, commands.tables)
+            tables = self._rows.tables(listed, with_state=False)
+            bags = bag_lengths(lengths, offsets, len(listed))
         table = tables[0]
-        bags = bag_lengths(lengths, offsets, len(listed))
         factors, arrays = row_weights(weights, len(listed)), {}
         if out is not None:
             arrays["out"] = slot_array(
@@ -84,8 +92,11 @@ class Arithmetic:
             return Future.of(result)
 
         with commands.open(Opcode.POOL) as held:
-            operands = self._rows.stage(listed, tables, held) | {
-                "bags": len(bags), "lengths": commands.staging.stage(bags, held)}
+            if staged is None:
+                operands = self._rows.stage_bags(listed, tables, bags, held)
+            else:
+                staged.use(held, commands.lock)
+                operands = dict(staged.operands)
             if factors is not None:
                 operands["weights"] = commands.staging.stage(factors, held)
                 flags |= PoolFlag.WEIGHTED
@@ -114,7 +125,8 @@ class Arithmetic:
             return commands.submit(Opcode.POOL, operands | {"flags": flags}, finish, held)
 
     def update(self, rows: Rows, gradients: Buffer | Array, lr: float, *, optimizer: str = "sgd",
-               eps: float = 1e-8, slots: ArrayLike | None = None) -> Future[Done]:
+               eps: float = 1e-8, slots: ArrayLike | None = None,
+               lengths: ArrayLike | None = None) -> Future[Done]:
         """Take one step of an optimizer on listed rows of registered tables.
 
         The gradients of a row are summed in fp32 in the order of the list. "sgd": w = fma(-lr, g,
@@ -138,6 +150,10 @@ class Arithmetic:
         eps : float
         slots : integers [rows], optional
             Places in `gradients`, such as the bag of each row.
+        lengths : integers [rows], optional
+            Gradients of each row, 1 to 65535: the rows are then distinct, and `slots` lists the
+            places of a row's gradients after those of the row before it. It saves the driver a
+            sort.
         """
         self._check(Opcode.UPDATE)
         flags = _choice(optimizer, OPTIMIZERS, "optimizer")
@@ -149,22 +165,31 @@ class Arithmetic:
         given = _gradients(gradients, table, commands.geometry.row_bytes)
         if given.dtype != np.float32:
             flags |= UpdateFlag.TYPED
-        places = slot_list(slots, len(listed), {"gradients": given}, distinct=False)
+        counts = None if lengths is None else gradient_counts(lengths, len(listed))
+        uses = len(listed) if counts is None else int(counts.sum())
+        places = slot_list(slots, uses, {"gradients": given}, distinct=False)
         if not len(listed):
             return Future.of(Done(0))
-        order, first, counts = distinct_rows(listed)
-        distinct = RowList(listed.table[first], listed.row[first])
+        first: NDArray[np.int64] | None = None  # place of each row in the caller's list
+        if counts is None:
+            order, first, counts = distinct_rows(listed)
+            distinct = RowList(listed.table[first], listed.row[first])
+            numbers: Integers = order if places is None else places[order]
+        else:
+            distinct, numbers = listed, np.arange(uses) if places is None else places
+            if commands.settings.check_ids and not is_known(listed, tables):
+                check_distinct(listed, commands.tables)
 
         with commands.open(Opcode.UPDATE) as held:
-            # `first` places each row in the caller's list, for messages.
             operands = self._rows.stage(distinct, tables, held, first) | rates | {
-                "lengths": commands.staging.stage(counts, held), "gradient_count": len(listed)}
-            numbers = order if places is None else places[order]
+                "lengths": commands.staging.stage(counts, held), "gradient_count": uses}
             in_place = self._find_gradients(given, table, held)
             if in_place is not None:
                 operands |= in_place
-                operands["targets"] = commands.staging.stage(numbers.astype(np.uint32), held)
-                flags |= UpdateFlag.LISTED
+                if places is not None or first is not None:
+                    operands["targets"] = commands.staging.stage(
+                        numbers.astype(np.uint32, copy=False), held)
+                    flags |= UpdateFlag.LISTED
             else:
                 operands |= self._stage_gradients(given[numbers], table, held)
             return commands.submit(

@@ -14,9 +14,10 @@ from ..operands.batch import Batch
 from ..operands.tables import TableSet
 from ..queues.commands import Commands
 from ..queues.futures import Completion
+from .staged_operands import StagedOperands, hold
 
 
-class StagedBatch:
+class StagedBatch(StagedOperands):
     """A batch where the device finds it: commands take it in the place of the batch.
 
     Attributes
@@ -27,34 +28,12 @@ class StagedBatch:
         Operands that name the batch.
     """
 
+    what = "batch"
+
     def __init__(self, batch: Batch, tables: TableSet, operands: dict[str, int], held: Held,
                  lock: RLock):
-        self.batch, self.tables, self.operands = batch, tables, operands
-        self._held, self._lock = held, lock
-        self._users: set[Held] = set()
-        self._released = False
-
-    def use(self, held: Held, lock: RLock) -> None:
-        """Keep the batch until a command of the device with that lock has completed."""
-        if held is not self._held:
-            if lock is not self._lock:
-                raise BatchError("the batch was staged for another device: stage it for this one")
-            if self._released:
-                raise BatchError("the staged batch was released: stage it again")
-            held.at_end(self._end_use, held)
-            self._users.add(held)
-
-    def release(self) -> None:
-        """Give the memory back as soon as no command uses it; a second call does nothing."""
-        with self._lock:
-            self._released = True
-            if not self._users:
-                self._held.release()
-
-    def _end_use(self, held: Held) -> None:
-        self._users.discard(held)
-        if self._released and not self._users:
-            self._held.release()
+        super().__init__(operands, held, lock)
+        self.batch, self.tables = batch, tables
 
 
 BatchLike: TypeAlias = Batch | StagedBatch | ArrayLike
@@ -106,14 +85,7 @@ class BatchOperands:
         """Check a batch and put it where the device finds it, until its `release`."""
         if isinstance(batch, StagedBatch):
             raise BatchError("the batch is staged: commands take it as it is")
-        held = Held()
-        with self._commands.lock:
-            self._commands.check_open()
-            try:
-                return self.stage(batch, held)
-            except BaseException:
-                held.release()
-                raise
+        return hold(self._commands, lambda held: self.stage(batch, held))
 
     def check(self, staged: StagedBatch, completion: Completion) -> None:
         """Raise the error that a completion reports about a batch.

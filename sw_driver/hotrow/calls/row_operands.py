@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+from threading import RLock
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from ..contract.errors import BatchError
 from ..memory.buffer import Held
 from ..operands.integers import Integers
 from ..operands.results import RowList
-from ..operands.row_lists import check_rows, is_known, tables_of
+from ..operands.row_bags import bag_lengths
+from ..operands.row_lists import Rows, check_rows, is_known, row_list, tables_of
 from ..operands.tables import TableSet
 from ..queues.commands import Commands
+from .staged_operands import StagedOperands, hold
+
+
+class StagedRows(StagedOperands):
+    """Bags of listed rows where the device finds them: `pool` takes them in the place of rows and
+    lengths.
+
+    Attributes
+    ----------
+    rows : RowList
+    tables : TableSet
+    lengths : uint16[bags]
+    """
+
+    what = "list of rows"
+
+    def __init__(self, rows: RowList, tables: TableSet, lengths: NDArray[np.uint16],
+                 operands: dict[str, int], held: Held, lock: RLock):
+        super().__init__(operands, held, lock)
+        self.rows, self.tables, self.lengths = rows, tables, lengths
 
 
 class RowOperands:
@@ -55,3 +81,19 @@ class RowOperands:
             check_rows(rows, self._commands.tables, positions)
         tables.hold(held)
         return {"source": self._commands.staging.stage_rows(rows, held), "count": len(rows)}
+
+    def hold(self, rows: Rows, lengths: ArrayLike | None,
+             offsets: ArrayLike | None = None) -> StagedRows:
+        """Check bags of rows and put them where the device finds them, until their `release`."""
+        listed = row_list(rows, self._commands.tables)
+        tables = self.tables(listed, with_state=False)
+        bags = bag_lengths(lengths, offsets, len(listed))
+        return hold(self._commands, lambda held: StagedRows(
+            listed, tables, bags, self.stage_bags(listed, tables, bags, held), held,
+            self._commands.lock))
+
+    def stage_bags(self, rows: RowList, tables: TableSet, lengths: NDArray[np.uint16],
+                   held: Held) -> dict[str, int]:
+        """Operands that name bags of rows; `tables` are held."""
+        return self.stage(rows, tables, held) | {
+            "bags": len(lengths), "lengths": self._commands.staging.stage(lengths, held)}

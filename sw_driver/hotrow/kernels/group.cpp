@@ -63,3 +63,28 @@ extern "C" int64_t number_keys(const uint64_t *keys, int64_t count, int32_t *tab
     }
     return found;
 }
+
+// List the bags of each distinct slot's lookups, slot after slot, in lookup order.
+//
+// `next` has memory for a position of each distinct slot. Returns 0, or -1 where lengths, numbers
+// and counts are not those of the lookups.
+extern "C" int64_t list_bags(Integers lengths, int64_t bags, const int32_t *numbers,
+                             int64_t lookups, const int32_t *counts, int64_t distinct,
+                             int32_t *next, uint32_t *places) {
+    int64_t total = 0, i = 0;
+    for (int64_t number = 0; number < distinct; total += counts[number++]) {
+        if (counts[number] < 0) return -1;
+        next[number] = static_cast<int32_t>(total);
+    }
+    if (total != lookups) return -1;
+    for (int64_t bag = 0; bag < bags; ++bag) {
+        const int64_t length = lengths.data ? lengths[bag] : 1;
+        if (length < 0 || length > lookups - i) return -1;
+        for (const int64_t end = i + length; i < end; ++i) {
+            const int64_t number = numbers[i];
+            if (number < 0 || number >= distinct || next[number] >= lookups) return -1;
+            places[next[number]++] = static_cast<uint32_t>(bag);
+        }
+    }
+    return i == lookups ? 0 : -1;
+}

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ..contract.errors import Error
 from ..system.forks import ForkLock
 from ..system.huge_pages import advise_huge_pages
-from .library import Integers, library
+from .library import Integers, address, library, pointer
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +29,31 @@ class Groups:
     numbers: torch.Tensor
     distinct: torch.Tensor
     counts: torch.Tensor
+
+    def bags(self, lengths: torch.Tensor | None, count: int) -> NDArray[np.uint32]:
+        """The bag of each lookup, slot after slot, of one slot in lookup order: uint32[n].
+
+        Parameters
+        ----------
+        lengths : int32 or int64 [count], optional
+            Lookups of each bag, contiguous; one without it.
+        count : int
+            Bags.
+
+        Raises
+        ------
+        Error
+            The lengths are not those of the lookups.
+        """
+        lookups, distinct = self.numbers.shape[0], self.distinct.shape[0]
+        places, following = np.empty(lookups, np.uint32), np.empty(distinct, np.int32)
+        sound = lengths is None or (lengths.shape == (count,) and lengths.is_contiguous())
+        if not sound or library().list_bags(
+                Integers.of(lengths), count, pointer(self.numbers, torch.int32), lookups,
+                pointer(self.counts, torch.int32), distinct, address(following), address(places)):
+            raise Error(f"the lengths of {count} bags must be contiguous, not negative, and add "
+                        f"up to the {lookups} lookups")
+        return places
 
 
 class Grouper:

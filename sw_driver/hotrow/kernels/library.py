@@ -65,6 +65,7 @@ class Bags(ctypes.Structure):
 
 ARGUMENTS = {
     "group": [Integers, *[c_int64] * 5, *[c_void_p] * 4],
+    "list_bags": [Integers, c_int64, c_void_p, c_int64, c_void_p, c_int64, *[c_void_p] * 2],
     "number_keys": [c_void_p, c_int64, c_void_p, c_uint64, c_void_p, c_void_p],
     "pool_forward": [POINTER(Table), POINTER(Bags), Integers, c_int64, c_int64, c_void_p, c_int],
     "pool_backward": [c_void_p, POINTER(Bags), c_void_p, c_void_p, c_int64, c_int64, c_void_p,

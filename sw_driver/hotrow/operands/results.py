@@ -46,9 +46,10 @@ class Observation:
 class RowList:
     """Rows of tables: `table` uint32[n], the tables' numbers, and `row` uint32[n].
 
-    `tables` are registered tables that are known to hold these rows, each listed once: the driver
-    does not check the list again. `entries` uint64[n] is the list as a device has it, table << 32 |
-    row; at `address` the device finds it, as long as the owner of that memory keeps it.
+    `tables` are registered tables that are known to hold these rows, each listed once where a
+    command writes them: the driver does not check the list again. `entries` uint64[n] is the list
+    as a device has it, table << 32 | row; at `address` the device finds it, as long as the owner of
+    that memory keeps it.
     """
 
     table: Words

@@ -55,6 +55,23 @@ def bag_lengths(lengths: ArrayLike | None, offsets: ArrayLike | None,
     return found.astype(np.uint16)
 
 
+def gradient_counts(lengths: ArrayLike, count: int) -> NDArray[np.uint16]:
+    """`lengths`, the gradients of each of `count` rows, as uint16[count].
+
+    Raises
+    ------
+    BatchError
+    """
+    found = vector(lengths, "lengths")
+    if len(found) != count:
+        raise BatchError(f"{len(found)} lengths for {count} rows: expected one for each")
+    if count and not 1 <= found.min() <= found.max() <= LONGEST:
+        at = int(np.flatnonzero((found < 1) | (found > LONGEST))[0])
+        raise BatchError(f"row {at} of the list cannot have {found[at]} gradients: one update "
+                         f"takes 1 to {LONGEST} of a row", position=at)
+    return found.astype(np.uint16, copy=False)
+
+
 def row_weights(weights: ArrayLike | None, count: int) -> NDArray[np.float32] | None:
     """`weights` as float32[count], or None.
 

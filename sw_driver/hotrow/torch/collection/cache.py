@@ -59,7 +59,7 @@ class Cache:
         number, ranked = self.agree(
             lambda: self._checked(rows, warmup_ratio, ids_freq_mapping, limit, decay),
             "no slots were given, because of the arguments")
-        if self._mode == "resident":
+        if self._store.card is None:
             return 0
         self._lifecycle.finish()
         return self.agree(lambda: self._give(number, ranked, decay),
@@ -101,7 +101,7 @@ class Cache:
         if limit < 0:
             raise Error(f"limit is a number of slots, 0 or more, not {limit}: leave it out for "
                         f"warmup_ratio")
-        if limit > slots and self._mode != "resident":
+        if limit > slots and self._store.card is not None:
             raise Error(f"{limit:,} hot rows do not fit: the card's directory holds {slots:,}")
         return limit
 
@@ -132,7 +132,7 @@ class Cache:
     def _give(self, number: int, ranked: list[RankedRows] | None, decay: int) -> int:
         """Give slots to at most so many rows: how many have one."""
         card = self._store.card
-        assert card is not None, "mode resident has no slots"
+        assert card is not None, "there are slots"
         card.window.need_idle("give slots to other rows")
         if ranked is None:
             hot = card.filling.hottest(max(1, number), decay)

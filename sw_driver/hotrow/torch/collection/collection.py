@@ -20,6 +20,7 @@ from ..memory.slot_memory import memory_on
 from ..optim.on_host import entries_on_host
 from ..optim.rules import OptimizerName, Rule
 from ..store.fitting import check_fits
+from ..store.near_memory import check_near
 from ..store.opening import MODES, Mode, default_mode
 from ..store.options import DEFAULTS, Options
 from .copies import ResidentCopy
@@ -51,8 +52,8 @@ class HotEmbeddingBagCollection(nn.Module):
     backward stages; the `grad` of their parameters stays None. In `eval()`, or without gradients,
     the module reads rows where they are, counts nothing and moves nothing.
 
-    In `resident`, `scratchpipe` and `freqcache` final tables and state have the same bits, whatever
-    the slots, policy, depth, workers and transport.
+    In all modes but `hotline` final tables and state have the same bits, whatever the slots,
+    policy, depth, workers and transport.
 
     Parameters
     ----------
@@ -67,7 +68,9 @@ class HotEmbeddingBagCollection(nn.Module):
         slots, else "scratchpipe"; a log message of "hotrow.torch" says why.
         "resident": whole tables in the trainer's memory. "scratchpipe": the rows of coming batches
         get slots. "freqcache": likewise, and access counts choose the victims. "hotline": rows
-        that `learn` chose have slots, all others are fetched for one batch.
+        that `learn` chose have slots, all others are fetched for one batch. "near_memory": the
+        tables lie on the card, which pools bags and updates rows there; on "cpu" that is
+        "resident".
     optimizer : str or SGD, RowwiseAdagrad, Adagrad, Adam, PartialRowwiseAdam
         "sgd", "rowwise_adagrad", "adagrad", "adam" or "partial_rowwise_adam".
     lr : float
@@ -149,7 +152,9 @@ class HotEmbeddingBagCollection(nn.Module):
         rule = rule_of(optimizer, lr)
         if mode is None:
             mode = default_mode(self.tables, memory_on(options.slots_device), device, options)
-        check_fits(self.tables, rule, device, options)
+        if mode == "near_memory":
+            check_near(self.tables, rule, self.several_ranks)
+        check_fits(self.tables, rule, device, options, slots=mode != "near_memory")
         self.mode, self.options = mode, options
         parts = self._assembled(self.tables, self._torchrec, device, mode, rule, options)
         self.layout, self.store, self.contents = parts.layout, parts.store, parts.contents
@@ -225,8 +230,9 @@ class HotEmbeddingBagCollection(nn.Module):
         list of Tensor
             One per group of tables with one dim and dtype; with cold="pooled" another per group,
             whose gradients are of bags with cold rows, each bag once, or of several batches' rows.
+            In mode near_memory the host sums them by row from this call on, in place of the card.
         """
-        return self.staging.tensors()
+        return self.staging.inspected()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the staged gradients."""
@@ -324,13 +330,13 @@ class HotEmbeddingBagCollection(nn.Module):
 
         A hit is a lookup whose row had a slot before its batch.
         """
-        return {} if self.store.card is None else self.store.card.statistics.total
+        return {} if self.store.statistics is None else self.store.statistics.total
 
     @property
     def table_statistics(self) -> dict[str, dict[str, int]]:
         """The counts of each table, without `hits` and `link_bytes`: dict by name; empty for
         resident."""
-        return {} if self.store.card is None else self.store.card.statistics.by_table
+        return {} if self.store.statistics is None else self.store.statistics.by_table
 
     def flush(self) -> None:
         """Bring the tables' memory up to date."""

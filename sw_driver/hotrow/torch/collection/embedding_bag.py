@@ -37,8 +37,7 @@ class HotEmbeddingBag(nn.Module):
     padding_idx : int, optional
         An id that is not looked up.
     cache : str
-        The collection's mode: "scratchpipe", "freqcache", "hotline" or "resident", with its
-        default.
+        The collection's mode, with its default.
     collection : HotEmbeddingBagCollection, optional
         The owner of the table `name`; by default a collection of this table alone.
     name : str

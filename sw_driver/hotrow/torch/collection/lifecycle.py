@@ -58,8 +58,7 @@ class Lifecycle:
             return
         card = self._store.card
         with uninterrupted():
-            if card is not None:
-                card.upload()  # the next call repeats it if it fails
+            self._store.upload()  # the next call repeats it if it fails
             if self._versions is not None and card is not None and not card.closed:
                 self.finish()
                 if card.window.finished != card.window.submitted or any(

@@ -16,6 +16,7 @@ from ..optim.rules import Rule
 from ..optim.staging import GradientStage
 from ..store.base import OwnStore, Store
 from ..store.disk import Disk
+from ..store.near_memory import NearMemoryStore
 from ..store.opening import Mode, open_store
 from ..store.options import Options
 from .bag_calls import BagCalls
@@ -67,7 +68,9 @@ class Parts:
             if disk is not None:
                 disk.store.reserve(0 if own.card is None else own.card.slots)
             self.contents = self._make_contents(here)
-            self.staging = GradientStage(self.store.groups, memory, options.cold == "pooled")
+            pooled = ("all" if isinstance(own, NearMemoryStore) else
+                      "cold" if options.cold == "pooled" else "none")
+            self.staging = GradientStage(self.store.groups, memory, pooled)
             self.lifecycle = Lifecycle(self.store, self.staging)
             self.id_maps = None
             if any(config.ids == "any" for config in tables):
@@ -121,7 +124,7 @@ class Parts:
         return own
 
     def _make_contents(self, groups: Sequence[TableGroup]) -> TableContents:
-        return TableContents(groups, () if self.store.card is None else self.store.card.on_card)
+        return TableContents(groups, self.store.on_card)
 
     def _make_id_maps(self, own: OwnStore, seed: int | None) -> IdMaps:
         return IdMaps(self.tables, seed_of(seed), self.contents, own, self.rule.initial,

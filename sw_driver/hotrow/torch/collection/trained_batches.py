@@ -129,7 +129,8 @@ class TrainedBatches:
                 self._store.take(request)
         if self._id_maps is not None:
             self._id_maps.skip()
-        if request is not None or self._mode == "resident":  # which prefetches nothing
+        prefetches = self._store.card is not None or self._store.ahead
+        if request is not None or not prefetches:
             self.count += 1
 
     def abandon(self) -> None:

@@ -24,6 +24,12 @@ class Segment:
     counts: list[int]  # lookups of each feature
 
     @property
+    def tables(self) -> tuple[int, ...]:
+        """Number of the table of each feature."""
+        first = self.span.start // max(1, self.bags.samples)
+        return self.bags.tables[first:first + self.features]
+
+    @property
     def count(self) -> int:
         """Lookups."""
         return int(self.lookups.stop - self.lookups.start)
@@ -39,7 +45,11 @@ class Segment:
         ids = self.bags.ids[self.lookups]
         if self.bags.dense:
             return (ids.view(self.features, -1) + self.first[:, None]).view(-1)
-        return ids + torch.repeat_interleave(self.first, torch.tensor(self.counts))
+        flat = torch.empty(len(ids), dtype=torch.int64)
+        for part, own, first in zip(flat.split(self.counts), ids.split(self.counts),
+                                    self.first.tolist(), strict=True):
+            part.copy_(own).add_(first)
+        return flat
 
     def flat_rows(self) -> torch.Tensor:
         """`flat`, for callers who may need it later."""

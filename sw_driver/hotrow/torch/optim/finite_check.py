@@ -10,9 +10,9 @@ from torch import Tensor
 from ...contract.errors import Error
 from ..features.configs import TableGroup
 from ..memory.slot_memory import SlotMemory
-from .gradients import StagedBags, StagedGradients
+from .gradients import Staged
 
-Checked: TypeAlias = tuple[TableGroup, StagedGradients | StagedBags]
+Checked: TypeAlias = tuple[TableGroup, Staged]
 
 _ADVICE = ("lower the rate, clip, or train with torch.amp.GradScaler, which skips such steps")
 
@@ -27,7 +27,7 @@ class FiniteCheck:
         ----------
         batch : int
             Number of the last batch of the step.
-        staged : sequence of (TableGroup, StagedGradients or StagedBags)
+        staged : sequence of (TableGroup, Staged)
         """
         for group, each in staged:
             if each.values is None:

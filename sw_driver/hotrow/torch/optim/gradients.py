@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from ...kernels.grouping import Grouper, group_sorted
 from ...kernels.pooling import BagLayout, merge_sums, sum_gradients
 from ...kernels.updating import first_not_finite
+from ..features.grouping import Segment
 from ..memory.rows import Rows
 from ..memory.slot_memory import to_device
 from .arithmetic import sum_duplicates
@@ -18,6 +19,16 @@ from .arithmetic import sum_duplicates
 # Place of each lookup of a backward, and its flat row, int64[n], when it is called.
 Places: TypeAlias = tuple[Tensor, Callable[[], Tensor]]
 _NO_ROWS = torch.empty(0, dtype=torch.int64, device="cpu")
+
+
+class RowPooler(Protocol):
+    """A card that pools the rows of a segment where they lie."""
+
+    def pool(self, segment: Segment, weights: Tensor | None) -> Tensor:
+        """Sums of the bags: float32[bags, D]."""
+
+    def read(self, segment: Segment) -> Tensor:
+        """Rows of the lookups: float32[n, D]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +43,7 @@ class LocatedRows:
     grouper: Grouper | None = None  # of `at`; None if the store does not train `rows` in place
     batch: object = None  # a batch in flight, in whose places the store trains the rows
     bypassed: bool = False  # whether rows of the group in the batch have no slot
+    pooler: RowPooler | None = None  # pools the bags, of which `rows` may lack later steps
 
 
 class Staged:
@@ -57,6 +69,10 @@ class Staged:
         """Number of the first gradient with an element that is not finite, or -1."""
         # A caller may have changed them, through .data, too.
         return -1 if self.values is None else first_not_finite(self.values)
+
+    def row_of(self, number: int) -> Tensor:
+        """Flat row of the gradient of that number: int64[1]."""
+        raise NotImplementedError
 
     def clear(self) -> None:
         self.tensor.grad = None

@@ -19,6 +19,7 @@ from ...kernels.pooling import BagLayout, pool_bags, sum_gradients
 from ..features.grouping import Segment
 from ..memory.slot_memory import to_device
 from .arithmetic import pool
+from .card_bags import CardBags
 from .gradients import LocatedRows, StagedBags, StagedGradients
 from .on_host import on_host
 
@@ -65,7 +66,7 @@ class LookupPart:
     located: LocatedRows
     layout: BagLayout  # of the bags in the result of all parts; without pooling, a lookup is a bag
     staged: StagedGradients
-    staged_bags: StagedBags | None = None  # where the card pools rows
+    staged_bags: StagedBags | CardBags | None = None  # where the card pools rows
 
     @property
     def grouper(self) -> Grouper:
@@ -79,7 +80,9 @@ class LookupPart:
     @property
     def compiled(self) -> bool:
         """Whether the compiled passes pool this part: on the host, without bags of the card."""
-        return self.located.rows.weights.device.type == "cpu" and self.located.cold is None
+        located = self.located
+        return (located.rows.weights.device.type == "cpu" and located.cold is None
+                and located.pooler is None)
 
 
 class Lookup:
@@ -172,6 +175,8 @@ def _weights_of(part: LookupPart, weights: Tensor | None) -> Tensor | None:
 def _rows(part: LookupPart) -> Tensor:
     """Rows of the lookups: float32[n, D]."""
     located = part.located
+    if located.pooler is not None:
+        return located.pooler.read(part.segment)
     with located.lock:
         stored = located.rows.weights
         return stored[to_device(located.at, stored.device).long()].float()
@@ -182,9 +187,12 @@ def _pool_part(part: LookupPart, weights: Tensor | None, pooled: bool) -> Tensor
     if not pooled:
         return _rows(part)
     located, device = part.located, part.located.rows.weights.device
-    with located.lock:
-        found = pool(located.rows.weights, to_device(located.at, device).long(),
-                     to_device(part.segment.lengths, device), weights)
+    if located.pooler is not None:
+        found = located.pooler.pool(part.segment, weights)
+    else:
+        with located.lock:
+            found = pool(located.rows.weights, to_device(located.at, device).long(),
+                         to_device(part.segment.lengths, device), weights)
     if located.sums is not None:
         found = found + to_device(located.sums, device)
     divisor = part.layout.divisor
@@ -195,6 +203,9 @@ def _stage_part(part: LookupPart, gradients: Tensor, weights: Tensor | None, poo
     """Stage the gradients float32[bags, D] of a part."""
     if part.layout.divisor is not None:
         gradients = gradients / to_device(part.layout.divisor, gradients.device)
+    if isinstance(part.staged_bags, CardBags):
+        part.staged_bags.add(part.located, part.flat, part.layout.lengths, gradients, weights)
+        return
     flat, cold = part.segment.flat, part.located.cold
     bags = _bags(part.segment) if pooled else torch.arange(len(flat))
     if cold is not None and part.staged_bags is not None:

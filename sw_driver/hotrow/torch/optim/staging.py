@@ -17,8 +17,9 @@ from ...system.interrupts import uninterrupted
 from ..features.configs import TableGroup
 from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory
+from .card_bags import CardBags
 from .finite_check import DeferredFiniteCheck, FiniteCheck
-from .gradients import LocatedRows, StagedBags, StagedGradients
+from .gradients import LocatedRows, Staged, StagedBags, StagedGradients
 from .lookup import Lookup, LookupPart, RecycledMemory, backward_number
 from .rules import Rule
 
@@ -35,8 +36,8 @@ class RowStore(Protocol):
              finite: Tensor | None = None) -> Callable[[], None]:
         """Check the step of every group, and return the call that changes rows."""
 
-    def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
-        """Update the rows of StagedBags."""
+    def apply_bags(self, group: int, staged: Staged, rule: Rule) -> None:
+        """Update the rows of StagedBags or CardBags."""
 
 
 class GradientStage:
@@ -47,8 +48,8 @@ class GradientStage:
     groups : sequence of TableGroup
     memory : SlotMemory
         Memory of the gradients.
-    bags : bool
-        Whether the card pools rows, whose gradients are those of their bags.
+    bags : str
+        Of which bags a card pools rows: "none", "cold" or "all"; their gradients are staged by bag.
 
     Attributes
     ----------
@@ -73,7 +74,7 @@ class GradientStage:
     """
 
     def __init__(self, groups: Sequence[TableGroup], memory: SlotMemory,
-                 bags: bool = False) -> None:
+                 bags: str = "none") -> None:
         self.lock = ForkLock()
         self.missed: list[bool] = []
         self.anchor = torch.zeros(0, dtype=torch.float32, requires_grad=True)
@@ -82,12 +83,17 @@ class GradientStage:
         self.steps = self.counted = 0
         self.groups = tuple(groups)
         self.rows = [StagedGradients(group.kind.dim, memory.device) for group in groups]
-        self._bags = [StagedBags(group.kind.dim) for group in groups] if bags else []
+        self._bags: list[StagedBags] | list[CardBags] = []
+        if bags == "cold":
+            self._bags = [StagedBags(group.kind.dim) for group in groups]
+        elif bags == "all":
+            self._bags = [CardBags(group.kind.dim, rows) for group, rows in zip(
+                groups, self.rows, strict=True)]
         self.memory = RecycledMemory()
         self.finite = DeferredFiniteCheck(memory) if memory.asynchronous else FiniteCheck()
 
     @property
-    def all(self) -> list[StagedGradients | StagedBags]:
+    def all(self) -> list[Staged]:
         return [*self.rows, *self._bags]
 
     @property
@@ -100,6 +106,17 @@ class GradientStage:
         """The tensors whose `grad` are the staged gradients."""
         with self.lock:
             return [staged.tensor for staged in self.all]
+
+    def inspected(self) -> list[Tensor]:
+        """As `tensors`, for a caller who looks at the gradients: those of `CardBags` are summed by
+        row from here on."""
+        with self.lock, torch.no_grad():
+            for staged in self._bags:
+                if isinstance(staged, CardBags):
+                    staged.sum_rows()
+                    staged.by_row = True
+            return [staged.tensor for staged in self.all
+                    if not isinstance(staged, CardBags)]
 
     @property
     def nbytes(self) -> int:

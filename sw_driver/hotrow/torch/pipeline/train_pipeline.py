@@ -71,8 +71,8 @@ class TrainPipeline(Generic[B]):
         self.collections = [each.collection for each in self._fed]
         self._cards = [each.store.card for each in self.collections]
         self._inputs, self._watch, self._writer = inputs, watch, writer
-        self.ahead = min(0 if card is None else card.depth - 1 + card.look_ahead
-                         for card in self._cards) if ahead is None else whole(ahead, "ahead")
+        self.ahead = (min(each.store.ahead for each in self.collections) if ahead is None
+                      else whole(ahead, "ahead"))
         if self.ahead < 0:
             raise Error(f"a pipeline reads 0 or more batches ahead, not {self.ahead}")
         self.epoch = self.batch = self._skip = self._done = 0

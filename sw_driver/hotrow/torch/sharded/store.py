@@ -1,7 +1,7 @@
 """Rows that several processes own: their owners look them up and train them."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -14,11 +14,12 @@ from ...system.interrupts import uninterrupted
 from ..features.bags import Bags
 from ..features.grouping import Grouping, Request
 from ..memory.rows import Rows
-from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
+from ..optim.gradients import LocatedRows, Staged, StagedGradients
 from ..optim.rules import Rule
 from ..store.base import OwnStore, TakenRows
 from ..store.cached import CachedStore
 from ..store.in_flight import PendingBackward
+from ..store.statistics import CacheStatistics
 from .ranks import Ranks
 from .sharding import Sharding
 
@@ -65,6 +66,21 @@ class ShardedStore:
     @property
     def card(self) -> CachedStore | None:
         return self.inner.card
+
+    @property
+    def ahead(self) -> int:
+        return self.inner.ahead
+
+    @property
+    def on_card(self) -> Collection[str]:
+        return self.inner.on_card
+
+    @property
+    def statistics(self) -> CacheStatistics | None:
+        return self.inner.statistics
+
+    def upload(self) -> None:
+        self.inner.upload()
 
     @property
     def waiting(self) -> int:
@@ -114,7 +130,7 @@ class ShardedStore:
                 lambda: self._asked_rows(routed, self.inner.look(routed.inner)),
                 "rows were not read, because of the card"))
 
-    def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> NoReturn:
+    def apply_bags(self, group: int, staged: Staged, rule: Rule) -> NoReturn:
         raise Error("cold rows of several processes are gathered")
 
     def _mean(self, group: int, flat: torch.Tensor,

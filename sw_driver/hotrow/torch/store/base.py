@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 import torch
@@ -12,10 +12,11 @@ from ..features.configs import TableGroup
 from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory
 from ..optim.arithmetic import Stepping
-from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
+from ..optim.gradients import LocatedRows, Staged, StagedGradients
 from ..optim.rules import Rule
 from .cached import CachedStore
 from .in_flight import PendingBackward
+from .statistics import CacheStatistics
 
 TakenRows: TypeAlias = tuple[Request, list[LocatedRows], PendingBackward]
 
@@ -50,14 +51,28 @@ class Store(BatchQueue, Protocol):
     slot_memory : SlotMemory
         Memory from which rows are pooled.
     card : CachedStore or None
-        The slots of this process, and the device that fills them; None in mode resident.
+        The slots of this process, and the device that fills them; None without slots.
     several_ranks : bool
         Whether other processes have a part of the rows.
+    ahead : int
+        Batches that a pipeline prefetches beyond the one that trains.
+    on_card : collection of str
+        Names of the tables that are in a card's memory, and up to date in the host's by `flush`.
+    statistics : CacheStatistics or None
     """
 
     groups: tuple[TableGroup, ...]
     slot_memory: SlotMemory
     several_ranks: bool
+
+    @property
+    def ahead(self) -> int: ...
+
+    @property
+    def on_card(self) -> Collection[str]: ...
+
+    @property
+    def statistics(self) -> CacheStatistics | None: ...
 
     @property
     def card(self) -> CachedStore | None: ...
@@ -81,14 +96,17 @@ class Store(BatchQueue, Protocol):
         """Check the step of every group, and return the call that changes rows; arguments as in
         `optim.arithmetic.updated`."""
 
-    def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
-        """Update the rows of StagedBags, which a card pooled."""
+    def apply_bags(self, group: int, staged: Staged, rule: Rule) -> None:
+        """Update the rows of StagedBags or CardBags, which a card pooled."""
 
     def finish(self, holds_gradients: bool = False) -> None:
         """Release the batches taken so far that are not pending; none if gradients are staged."""
 
     def flush(self) -> None:
         """Write trained rows back to the tables, and fetch what a card has of them."""
+
+    def upload(self) -> None:
+        """Send what others wrote to the tables to a card that has them."""
 
     def reset(self) -> None:
         """Empty the slots, because somebody writes to the tables."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import chain
 
 import torch
 
@@ -19,10 +17,11 @@ from ..features.grouping import Request
 from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
 from ..optim.arithmetic import Stepping
-from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
+from ..optim.gradients import LocatedRows, Staged, StagedBags, StagedGradients
 from ..optim.rules import Rule
 from .batch_stages import BatchStages
 from .cold_pooling import ColdPooling
+from .device_tables import need_no_tables
 from .host_tables import HostTables
 from .in_flight import BatchInFlight, BatchWindow, PendingBackward
 from .micro_batches import MicroBatches
@@ -70,9 +69,7 @@ class CachedStore:
         if depth < 1 or look_ahead < 0 or depth + look_ahead >= policy.window:
             raise Error(f"depth {depth} and look_ahead {look_ahead}: this card follows "
                         f"{policy.window} batches, and needs at least one")
-        if device.tables:  # whose rows would lose their slots
-            raise Error(f"the device has tables already ({len(device.tables)}): open one for the "
-                        f"collection alone, or unregister them")
+        need_no_tables(device)
         self.device, self.policy, self._owns_device = device, policy, owns_device
         self.depth, self.look_ahead = depth, look_ahead
         self.lock, self.slot_memory = ForkLock(), memory or SlotMemory()
@@ -106,6 +103,10 @@ class CachedStore:
     @property
     def card(self) -> CachedStore:
         return self
+
+    @property
+    def ahead(self) -> int:
+        return self.depth - 1 + self.look_ahead
 
     # Batches.
 
@@ -280,7 +281,6 @@ class CachedStore:
         self.write_back.flush()
 
     def upload(self) -> None:
-        """Send what others wrote to the tables to a card that has them."""
         if not self.closed:
             self.device.upload()
 
@@ -302,8 +302,9 @@ class CachedStore:
         """The device's number of a table of the collection."""
         return self.slot_map.registered[number].number
 
-    def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
-        assert self.cold is not None, "bags are staged where the card pools rows"
+    def apply_bags(self, group: int, staged: Staged, rule: Rule) -> None:
+        assert self.cold is not None and isinstance(staged, StagedBags), (
+            "bags are staged where the card pools rows")
         self.cold.apply(group, staged, rule)
 
     def memory(self) -> dict[str, float]:
@@ -326,12 +327,11 @@ class CachedStore:
     @property
     def closed(self) -> bool:
         """Whether the device was given back: rows are in the tables, and do not train."""
-        return not self.slot_map.registered
+        return self.slot_map.closed
 
     def _check_open(self) -> None:
         """Raise Error after `close`, when rows are read in the tables and do not train."""
-        if self.closed:
-            raise Error("the collection is closed: it evaluates, and does not train")
+        self.slot_map.check_open()
         for group in self.groups:
             if group.tables.disk is not None:
                 group.tables.disk.check_open()
@@ -367,7 +367,4 @@ class CachedStore:
         yield self.moves.close
         if self.cold is not None:
             yield self.cold.close
-        for table in self.slot_map.registered.values():
-            yield partial(self.device.unregister_table, table)
-        for buffer in chain.from_iterable(self.slot_map.buffers):
-            yield partial(self.device.unregister, buffer)
+        yield from self.slot_map.leave()

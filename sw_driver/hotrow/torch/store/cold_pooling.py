@@ -13,19 +13,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...contract.errors import Error
 from ...device import Device
-from ...memory.buffer import Buffer, empty
 from ..features.configs import TableGroup
 from ..features.grouping import Segment
 from ..optim.gradients import StagedBags
 from ..optim.rules import Rule
+from .card_arithmetic import (
+    ENTRY_BYTES,
+    LENGTH_BYTES,
+    NUMBER_BYTES,
+    BagBuffer,
+    check_rule,
+    check_tables,
+    need_arithmetic,
+)
 from .in_flight import GroupTransfer, ListedRows
 from .slot_map import SlotMap
 from .statistics import CacheStatistics
 
-_RULES = ("sgd", "rowwise_adagrad")
-_ENTRY_BYTES, _NUMBER_BYTES, _LENGTH_BYTES = 8, 4, 2  # of a row list, a bag number, a length
+_GATHER = "gather them (cold='gathered')"
 
 
 class ColdPooling:
@@ -39,27 +45,13 @@ class ColdPooling:
 
     def __init__(self, groups: Sequence[TableGroup], device: Device, slot_map: SlotMap,
                  statistics: CacheStatistics, rule: Rule) -> None:
-        if not device.geometry.arithmetic:
-            raise Error("this card has no arithmetic, and cold rows are to be pooled on the card: "
-                        "gather them (cold='gathered'), or take a card built with arithmetic=True")
-        if rule.name not in _RULES or not rule.plain:
-            extras = "" if rule.plain else " with weight decay or stochastic rounding"
-            raise Error(f"a card updates cold rows by {' or '.join(_RULES)}, not {rule.name}"
-                        f"{extras}: gather them (cold='gathered')")
+        need_arithmetic(device, "cold rows", _GATHER)
+        check_rule(rule, "cold rows", _GATHER)
         for group in groups:
-            kind, name = group.kind, group.configs[0].name
-            if group.tables.disk is not None:
-                raise Error(f"table {name!r} is on disk, where the card does not pool rows: leave "
-                            f"cold='pooled' out")
-            if group.configs[0].pooling == "none":
-                raise Error(f"table {name!r} is not pooled: leave cold='pooled' out")
-            if kind.dtype != torch.float32 or kind.width != kind.dim:
-                raise Error(f"table {name!r}: the card pools float32 rows whose dim is a multiple "
-                            f"of 4, not {kind.dtype} rows of dim {kind.dim}: leave cold='pooled' "
-                            f"out")
+            check_tables(group.configs, "leave cold='pooled' out")
         self._device, self._slot_map, self._statistics = device, slot_map, statistics
-        self._sums = [_BagBuffer(device, group.kind.dim) for group in groups]
-        self._gradients = [_BagBuffer(device, group.kind.dim) for group in groups]
+        self._sums = [BagBuffer(device, group.kind.dim) for group in groups]
+        self._gradients = [BagBuffer(device, group.kind.dim) for group in groups]
         # A row of zeros in the place of every cold row.
         self._zeros = [storage.reserve(1) for storage in slot_map.storages]
         for storage, place in zip(slot_map.storages, self._zeros, strict=True):
@@ -110,7 +102,7 @@ class ColdPooling:
         first = (lengths.cumsum(0) - lengths).numpy()
         self._count_bags(segment.group, rows.table[first])
         self._statistics.sent(
-            _ENTRY_BYTES * len(rows) + (_LENGTH_BYTES + _NUMBER_BYTES) * len(used))
+            ENTRY_BYTES * len(rows) + (LENGTH_BYTES + NUMBER_BYTES) * len(used))
 
     def finish(self, transfer: GroupTransfer) -> None:
         """Wait for the sums of a batch."""
@@ -125,14 +117,14 @@ class ColdPooling:
         """Update the rows of StagedBags in the tables of a group."""
         values = staged.values
         assert values is not None, "nothing is staged"
-        gradients = self._gradients[group].zeros(len(values))
+        gradients = self._gradients[group].rows(len(values))
         np.add(values.cpu().numpy(), 0.0, out=gradients)  # -0 to +0, from which other sums start
         rows = self._slot_map.listed(group, staged.rows, distinct=False)
         self._device.update(rows, gradients, rule.lr, optimizer=rule.name,
                             eps=getattr(rule, "eps", 0.0), slots=staged.bags)
         used = np.unique(staged.bags.numpy(), return_index=True)[1]
         self._count_bags(group, rows.table[used])
-        self._statistics.sent((_ENTRY_BYTES + _NUMBER_BYTES + _LENGTH_BYTES) * len(rows))
+        self._statistics.sent((ENTRY_BYTES + NUMBER_BYTES + LENGTH_BYTES) * len(rows))
 
     def close(self) -> None:
         for buffer in (*self._sums, *self._gradients):
@@ -146,27 +138,3 @@ class ColdPooling:
 def _bags(segment: Segment) -> torch.Tensor:
     """Bag of each lookup: int64[n]."""
     return torch.repeat_interleave(torch.arange(len(segment.lengths)), segment.lengths)
-
-
-class _BagBuffer:
-    """An array float32[bags, D] that the card reads and writes, in place where it reaches it."""
-
-    def __init__(self, device: Device, dim: int) -> None:
-        self._device, self._dim = device, dim
-        self._array: NDArray[np.float32] | None = None
-        self._buffer: Buffer | None = None
-
-    def zeros(self, bags: int) -> NDArray[np.float32]:
-        """Its first rows, as zeros: float32[bags, D]."""
-        if self._array is None or len(self._array) < bags:
-            self.release()
-            self._array = empty((bags, self._dim), np.float32)
-            if self._device.reaches_host:
-                self._buffer = self._device.register(self._array)
-        self._array[:bags] = 0
-        return self._array[:bags]
-
-    def release(self) -> None:
-        if self._buffer is not None:
-            self._device.unregister(self._buffer)
-        self._array = self._buffer = None

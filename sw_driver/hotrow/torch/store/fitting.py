@@ -15,7 +15,7 @@ _MOST_ROWS = 1 << 32
 
 
 def check_fits(configs: Sequence[TableConfig], rule: Rule, device: Device | str | None,
-               options: Options) -> None:
+               options: Options, slots: bool = True) -> None:
     """Raise Error if the card cannot hold the tables, with the presets of cards that can.
 
     Cards on a link have the sizes that their registers hold: those are checked once they are open.
@@ -26,7 +26,10 @@ def check_fits(configs: Sequence[TableConfig], rule: Rule, device: Device | str 
     rule : Rule
     device : Device, str or None
     options : Options
+    slots : bool
+        Whether the tables need parts of the directory.
     """
+    share = options.share if slots else 0
     for config in configs:
         if config.num_embeddings > _MOST_ROWS:
             raise Error(f"table {config.name!r} has {config.num_embeddings:,} rows: a table has at "
@@ -37,10 +40,10 @@ def check_fits(configs: Sequence[TableConfig], rule: Rule, device: Device | str 
     elif device in ("cpu", "model", "sim", None):
         geometry = PRESETS.get(
             options.preset or (DEFAULT_PRESET if device in ("model", "sim") else "alveo-u55c"))
-    wrong = geometry and _misfit(configs, rule, geometry, options.share)
+    wrong = geometry and _misfit(configs, rule, geometry, share)
     if wrong:
         fitting = [name for name, card in PRESETS.items()
-                   if not _misfit(configs, rule, card, options.share)]
+                   if not _misfit(configs, rule, card, share)]
         advice = f"presets that fit: {', '.join(fitting)}" if fitting else "no preset fits"
         raise Error(f"{wrong}; {advice}")
 

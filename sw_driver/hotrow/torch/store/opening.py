@@ -17,11 +17,12 @@ from ..optim.rules import Rule
 from .base import OwnStore
 from .cached import CachedStore
 from .cold_pooling import ColdPooling
+from .near_memory import NearMemoryStore
 from .options import Options
 from .placement_policy import HotlinePolicy, LookAheadPolicy, share_of
 from .resident import ResidentStore
 
-Mode = Literal["resident", "hotline", "scratchpipe", "freqcache"]
+Mode = Literal["resident", "hotline", "scratchpipe", "freqcache", "near_memory"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 COLD = ("gathered", "pooled")
 _POLICY = {"scratchpipe": "lru", "freqcache": "lfu"}
@@ -47,12 +48,16 @@ def open_store(groups: Sequence[TableGroup], rule: Rule, memory: SlotMemory,
     if mode == "resident":
         return ResidentStore(groups)
     device = driver.DEFAULT_DEVICE if device is None else device
+    if mode == "near_memory" and _is_cpu(device):
+        return ResidentStore(groups)
     owned = not isinstance(device, Device)
     if isinstance(device, str):
         card = ({} if device != "cpu" or options.preset is not None
                 else {"slots": slots or _slots(groups)})
         device = driver.open(device, options.preset, **card)
     try:
+        if mode == "near_memory":
+            return NearMemoryStore(groups, device, owned)
         if options.cache_load_factor is not None:
             rows = sum(config.num_embeddings for group in groups for config in group.configs)
             options = replace(options, share=share_of(
@@ -94,6 +99,12 @@ def default_workers(device: Device) -> int:
     return int(device.registers.waits_apart and usable_cores() > 1)
 
 
+def _is_cpu(device: Device | str) -> bool:
+    """Whether a device is the host's cores, and its memory the host's."""
+    name = device.transport.name if isinstance(device, Device) else device
+    return name == "cpu"
+
+
 def _slots(groups: Sequence[TableGroup]) -> int:
     """Slots of a card in software: a quarter of the rows, within the memory at hand."""
     rows = sum(config.num_embeddings for group in groups for config in group.configs)
@@ -114,3 +125,5 @@ def _check(mode: str, device: object, cold: str, memory: SlotMemory) -> None:
         raise Error(f"device is an open hotrow.Device or the name of a transport, not {device!r}")
     if memory.asynchronous and mode == "resident":
         raise Error("mode resident trains tables in host memory: leave slots_device out")
+    if memory.asynchronous and mode == "near_memory":
+        raise Error("mode near_memory has no slots: leave slots_device out")

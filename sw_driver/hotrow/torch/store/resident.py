@@ -13,7 +13,7 @@ from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory
 from ..memory.tables import EmbeddingTables
 from ..optim.arithmetic import Stepping
-from ..optim.gradients import LocatedRows, StagedBags, StagedGradients
+from ..optim.gradients import LocatedRows, Staged, StagedGradients
 from ..optim.rounding import row_keys
 from ..optim.rules import Rule
 from .in_flight import PendingBackward
@@ -30,7 +30,8 @@ class ResidentStore:
     groupers : list of Grouper, one per group
     """
 
-    several_ranks, card, waiting = False, None, 0
+    several_ranks, card, waiting, ahead = False, None, 0, 0
+    on_card, statistics = (), None
 
     def __init__(self, groups: Iterable[TableGroup]) -> None:
         self.groups, self.slot_memory = tuple(groups), SlotMemory()
@@ -67,7 +68,7 @@ class ResidentStore:
                     self.apply(group, flat, each.values, rule, finite, distinct=True)
         return change
 
-    def apply_bags(self, group: int, staged: StagedBags, rule: Rule) -> None:
+    def apply_bags(self, group: int, staged: Staged, rule: Rule) -> None:
         raise Error("mode resident has no card that pools rows")
 
     def coming(self, bags: Bags | None = None) -> Request | None:
@@ -81,6 +82,8 @@ class ResidentStore:
     def observe(self, request: Request) -> None: ...
 
     def finish(self, holds_gradients: bool = False) -> None: ...
+
+    def upload(self) -> None: ...
 
     def reset(self) -> None: ...
 

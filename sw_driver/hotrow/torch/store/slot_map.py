@@ -7,19 +7,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...contract.errors import Error, RegistrationError
+from ...contract.errors import Error
 from ...device import Device
 from ...kernels.copying import place_slots
-from ...kernels.listing import locate_rows, select_rows
-from ...memory.buffer import Array, Buffer
+from ...kernels.listing import select_rows
 from ...operands.batch import Batch
 from ...operands.results import PlacedRows, RowList, Words
-from ...operands.table import Table
 from ..features.bags import Bags
 from ..features.configs import TableGroup
 from ..features.grouping import Segment
 from ..memory.slot_memory import SlotMemory
 from ..memory.slots import SlotStorage
+from .device_tables import DeviceTables
 from .in_flight import GroupTransfer, ListedRows
 from .placement_policy import Placement
 
@@ -27,21 +26,15 @@ _FIRST_AREA = 64  # rows of a group's bypass area at first
 _NO_PLACES = torch.empty(0, dtype=torch.int64, device="cpu")
 
 
-class SlotMap:
+class SlotMap(DeviceTables):
     """Puts the groups' tables on a device; every group gets a part of the directory.
 
     Attributes
     ----------
-    buffers : list of list of Buffer
-        Memory of each group's tables, and of their state.
-    registered : dict of int to Table
-        By number of the collection's table.
     storages : list of SlotStorage
         One per group.
     slots, directory_slots : int
         Slots of all groups, and of the whole directory.
-    names : list of str
-        Names of the tables, by the device's numbers.
 
     Raises
     ------
@@ -57,32 +50,15 @@ class SlotMap:
         if parts > geometry.directory_partitions:
             raise Error(f"{len(groups)} kinds of tables, {share} parts of the directory: this "
                         f"card's directory has {geometry.directory_partitions} parts")
-        self._device, self.groups, self.directory_slots = device, tuple(groups), geometry.slots
+        super().__init__(groups, device, [(index, parts) for index in range(len(groups))])
+        self.directory_slots = geometry.slots
         self._per_choice = geometry.slots // geometry.directory_choices
         self._part = self._per_choice // parts
-        self.storages: list[SlotStorage] = []
-        self.registered: dict[int, Table] = {}
-        where = []
-        self.buffers = [self._register(index) for index in range(len(groups))]
-        for index, group in enumerate(groups):
-            for local, number in enumerate(group.numbers):
-                rows = None
-                if group.tables.disk is None:
-                    array, side = group.tables.device_arrays(local)
-                else:  # the device gives slots to the rows, and the host reads them
-                    rows = group.tables.cardinalities[local]
-                    one = group.kind.allocate(1)
-                    array, side = one.array, one.side
-                self.registered[number] = device.register_table(
-                    array, name=group.configs[local].name, state=side, partition=(index, parts),
-                    rows=rows)
-                where.append((index, local))
-            self.storages.append(SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind,
-                                             len(group.tables.rows), memory))
-        self.table_sets = [device.table_set(self.registered[number] for number in group.numbers)
-                           for group in self.groups]
+        self.storages = [SlotStorage(geometry.slots // parts, _FIRST_AREA, group.kind,
+                                     len(group.tables.rows), memory) for group in self.groups]
         self._first = np.concatenate([group.tables.first for group in self.groups])
-        self._group_of = np.array([index for index, _ in where], np.int32)
+        self._group_of = np.array([index for index, group in enumerate(self.groups)
+                                   for _ in group.numbers], np.int32)
         none = select_rows(np.empty(0, np.uint64), np.empty(0, np.uint32), self._group_of,
                            self._first, 0, self.directory_slots)
         self._none = ListedRows(none.flat, none.with_slot, none.without_slot), none.slots
@@ -91,34 +67,7 @@ class SlotMap:
         # Tables of the last batch and their numbers; samples and lookups, if each bag has one.
         self._features: tuple[tuple[int, ...], NDArray[np.int64]] | None = None
         self._counts: tuple[tuple[int, int], NDArray[np.int64]] | None = None
-        self.names = [group.configs[local].name for group in self.groups
-                      for local in range(len(group.numbers))]
         self.slots = sum(storage.slots for storage in self.storages)
-
-    def _register(self, number: int) -> list[Buffer]:
-        """Register the memory of a group's tables, and of their state."""
-        group = self.groups[number]
-        if group.tables.disk is not None:
-            return []
-        return [self._placed(array, f"{what} of {_named(group)}") for what, array in (
-            ("rows", group.tables.rows.array), ("state", group.tables.rows.side))
-            if array is not None]
-
-    def _placed(self, array: Array, name: str) -> Buffer:
-        """Register memory of a group, on the card where there is room."""
-        try:
-            return self._device.register(array, on_card=True, name=name)
-        except RegistrationError:
-            if not self._device.reaches_host:
-                raise
-            return self._device.register(array, name=name)
-
-    @property
-    def on_card(self) -> list[str]:
-        """Names of the tables whose rows or state are on the card."""
-        return [group.configs[local].name
-                for group, buffers in zip(self.groups, self.buffers, strict=True)
-                if any(buffer.on_card for buffer in buffers) for local in range(len(group.numbers))]
 
     def batch(self, bags: Bags) -> Batch:
         """The device's form of Bags that are `grouped`: Batch."""
@@ -132,14 +81,6 @@ class SlotMap:
         batch = Batch(bags.ids.numpy(), None, bags.samples, bags.features, tables, True)
         batch.checked = rows
         return batch
-
-    def listed(self, group: int, flat: torch.Tensor, distinct: bool = True) -> RowList:
-        """Flat rows int64[n] of a group by the device's tables: RowList."""
-        entries = locate_rows(flat, self.groups[group].tables.first,
-                              self.registered[self.groups[group].numbers[0]].number)
-        return RowList(entries[:, 1], entries[:, 0],
-                       tables=self.table_sets[group] if distinct else None,
-                       entries=entries.view(np.uint64)[:, 0])
 
     def counts(self, group: int, flat: torch.Tensor) -> NDArray[np.int64]:
         """Flat rows int64[n] of a group by the device's table: int64[tables]."""
@@ -219,9 +160,3 @@ class SlotMap:
     def flat(self, rows: RowList) -> torch.Tensor:
         """Flat rows int64[n] of a RowList by the device's tables, in the group of each."""
         return torch.from_numpy(self._first[rows.table] + rows.row)
-
-
-def _named(group: TableGroup) -> str:
-    """The tables of a group in words."""
-    first, last = group.configs[0].name, group.configs[-1].name
-    return f"table {first!r}" if first == last else f"tables {first!r} to {last!r}"

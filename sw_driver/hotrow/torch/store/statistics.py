@@ -58,6 +58,11 @@ class CacheStatistics:
                         self._counts["fills"] += each.fills.without_slot
                         self._counts["bypasses"] += each.fills.without_slot
 
+    def looked_up(self, tables: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        """Count lookups of features; arguments as in `planned`."""
+        with self._lock:
+            np.add.at(self._counts["lookups"], tables, counts)
+
     def _hits_of(self, placement: Placement) -> int:
         if isinstance(placement, SplitPlan):
             return placement.hits

@@ -16,8 +16,9 @@ if TYPE_CHECKING:  # these load PyTorch
     from ..optim.rules import OptimizerName
     from ..store.opening import Mode
 
-MODES = ("hotline", "resident", "scratchpipe", "freqcache")
+MODES = ("hotline", "resident", "scratchpipe", "freqcache", "near_memory")
 CACHED = ("scratchpipe", "freqcache")  # a planner gives slots to the rows of coming batches
+EXACT = (*CACHED, "near_memory")  # to the bits of mode resident
 STATEFUL = {"sgd": False, "rowwise_adagrad": True}
 OPTIMIZERS = tuple(STATEFUL)
 COLD = ("gathered", "pooled")
@@ -67,6 +68,12 @@ class TrainOptions:
     def row_bytes(self) -> int:
         return 4 * self.dim
 
+    @property
+    def uses_card(self) -> bool:
+        """Whether a device is opened: not where the host's cores train tables in its memory."""
+        return self.mode != "resident" and (
+            self.mode != "near_memory" or self.transport != "cpu")
+
     def open_trace(self) -> Trace:
         """Open the trace, and check that the options fit it.
 
@@ -89,8 +96,9 @@ class TrainOptions:
         if self.mode != "hotline" and self.cold != COLD[0]:
             raise Error(f"mode {self.mode} has no cold rows: leave --cold out")
         if self.mode not in CACHED:
-            if self.mode == "resident" and self.timeline:
-                raise Error("mode resident uses no card: leave --timeline out")
+            if self.timeline and not self.uses_card:
+                on = "" if self.mode == "resident" else " on the transport cpu"
+                raise Error(f"mode {self.mode} uses no card{on}: leave --timeline out")
             for name in ("tables", "policy", "checkpoint", "resume"):
                 if getattr(self, name):
                     raise Error(f"--{name} is for modes {' and '.join(CACHED)}, not {self.mode}: "
@@ -143,7 +151,7 @@ class TrainOptions:
 
             row_bytes += IdMap.ROW_BYTES
         check_memory(trace, row_bytes, copies=1 if self.tables is not None else 2)
-        if self.mode != "resident":
+        if self.uses_card:
             check_batch(trace, self.batch_size, self.preset)
 
     def epoch_batches(self, trace: Trace) -> int:

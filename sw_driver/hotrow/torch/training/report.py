@@ -36,6 +36,8 @@ def print_tables(result: dict[str, Any]) -> None:
 
 
 def _title(result: dict[str, Any]) -> str:
+    if result["mode"] == "near_memory":
+        return "Tables on the card: pooled rows and their gradients move"
     if result["mode"] != "hotline":
         return f"{result['slots']:,} slots, policy {result['policy']}"
     learned = result["learning_batches"]
@@ -72,7 +74,7 @@ def _rates(result: dict[str, Any]) -> Table:
     table = _grid("", "")
     if result["mode"] == "hotline":
         table.add_row("rows in slots", f"{result['hot_rows']:,}")
-    else:
+    elif result["mode"] != "near_memory":
         table.add_row("rows without a slot, per batch",
                       f"{result['bypasses'] / result['batches']:,.0f}")
     for name, what in _OF_IDS.items():
@@ -81,7 +83,8 @@ def _rates(result: dict[str, Any]) -> Table:
     if result.get("relearned"):
         table.add_row(f"rows replaced, each of {result['relearned']} times learned again",
                       f"{result['rows_replaced'] / result['relearned']:,.0f}")
-    table.add_row("lookups that hit", f"{result['hit_rate']:.1%}")
+    if result["mode"] != "near_memory":
+        table.add_row("lookups that hit", f"{result['hit_rate']:.1%}")
     if result.get("disk"):
         table.add_row("rows fetched from the folder, per batch",
                       f"{result['disk']['rows_fetched'] / result['batches']:,.0f}")

@@ -29,7 +29,7 @@ from .collection_trainer import CollectionTrainer
 from .dlrm import DLRM
 from .learning import LearningSchedule
 from .memory import plan_process
-from .options import CACHED, TrainOptions
+from .options import CACHED, EXACT, TrainOptions
 from .placing import LEARNING_SHARE, cached_options, schedule_of
 from .record import NO_DEVICE, CycleMeter, Predictions, Traffic
 from .reference import ReferenceTrainer
@@ -42,10 +42,10 @@ def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> di
 
     The mode and its reference start from one model and one set of tables. In modes hotline and
     resident the reference is plain PyTorch, and every step is checked against it (`StepCheck`). In
-    scratchpipe and freqcache it is mode resident: predictions, final tables and state must have
-    its bits. Loss and AUC rate predictions before the update on the same batch, over the second
-    half of the run. Hit rate and popular fraction of hotline leave out the batches before the
-    first learning. Tables on disk train without a reference.
+    the others it is mode resident: predictions, final tables and state must have its bits. Loss
+    and AUC rate predictions before the update on the same batch, over the second half of the run.
+    Hit rate and popular fraction of hotline leave out the batches before the first learning.
+    Tables on disk train without a reference.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> di
                     f"with --look-ahead {options.look_ahead} is {ahead}: lower --depth")
     with ExitStack() as held:
         device = None
-        if options.mode != "resident" and not options.memory:
+        if options.uses_card and not options.memory:
             device = held.enter_context(driver.open(options.transport, options.preset))
         run = _Run(options, trace, device, steps)
         held.callback(run.close)
@@ -84,7 +84,7 @@ def train(options: TrainOptions, steps: Steps, trace: Trace | None = None) -> di
 class _Run:
     def __init__(self, options: TrainOptions, trace: Trace, device: Device | None, steps: Steps):
         self.options, self.trace, self.device, self.steps = options, trace, device, steps
-        self.cached = options.mode in CACHED
+        self.cached, self.exact = options.mode in CACHED, options.mode in EXACT
         self.timeline: Timeline | None = None
         self.plan: MemoryPlan | None = None
         self.total, self.first = options.total_batches(trace), 0
@@ -125,9 +125,9 @@ class _Run:
         twins = copy.deepcopy(model), tables.copy(), rule
         self.trainer = CollectionTrainer(model, tables, rule, self.device, options.mode, **ids,
                                          **chosen)
-        self.reference = (CollectionTrainer(*twins, **ids) if self.cached
+        self.reference = (CollectionTrainer(*twins, **ids) if self.exact
                           else ReferenceTrainer(*twins))
-        self.check = (BitCheck(self.reference) if self.cached
+        self.check = (BitCheck(self.reference) if self.exact
                       else StepCheck(self.trainer, self.reference))
 
     def _open(self, folder: str, model: nn.Module, rule: Rule, chosen: dict[str, Any]) -> None:
@@ -177,7 +177,7 @@ class _Run:
         started = time.monotonic()
         # Stages may run on threads at any time, while a check takes steps that do not count.
         meter, none = self.meter or nullcontext(), nullcontext()
-        whole, inside = (meter, none) if self.cached else (none, meter)
+        whole, inside = (meter, none) if self.exact else (none, meter)
         with whole:
             if self.options.mode == "freqcache":
                 self._warm_up()
@@ -229,13 +229,13 @@ class _Run:
         return self.timeline.step(f"batch {number}", overlapped=bool(workers))
 
     def _batches(self) -> Iterator[tuple[int, Samples]]:
-        """Number and samples of each batch; in cached modes the coming ones are prefetched."""
+        """Number and samples of each batch; in exact modes the coming ones are prefetched."""
         epoch, size = self.options.epoch_batches(self.trace), self.options.batch_size
-        if not self.cached:
+        if not self.exact:
             for number in range(self.first, self.total):
                 yield number, self.trace.batch(number % epoch, size)
             return
-        ahead = self.options.depth - 1 + self.options.look_ahead
+        ahead = self.trainer.collection.store.ahead
         coming, announced = {}, self.first
         for number in range(self.first, self.total):
             # Not beyond the epoch's end: what comes then may depend on how it ended.
@@ -265,7 +265,7 @@ class _Run:
         if check or trace.rows * options.row_bytes <= free_memory():  # where resident would train
             digest = self.trainer.tables.sha256()
         held, equal = check.held if check else None, None
-        if self.reference and self.cached:
+        if self.reference and self.exact:
             equal = digest == self.reference.tables.sha256()
             held = held and equal
         elif not device:
@@ -281,7 +281,7 @@ class _Run:
             "batches": self.total, "scored_from_batch": scored,
             **self.predictions.score(min(scored, self.total - 1) - self.first),
             "history": self.history,
-            "max_row_difference": None if self.cached or not check else check.max_difference,
+            "max_row_difference": None if self.exact or not check else check.max_difference,
             "check_held": held, "table_sha256": digest, "table_hash_equal": equal,
             **self.traffic.figures(), **self.trainer.id_figures(),
             **(self._cached_figures() if self.cached
@@ -297,6 +297,7 @@ class _Run:
             "cold": options.cold if self.device else None,
             "learning_batches": self.schedule.batches,
             "hot_rows": storage.count if storage else None, "bypasses": 0,
+            **({"popular_fraction": None} if options.mode == "near_memory" else {}),
             "relearned": self.schedule.times, "rows_replaced": self.schedule.replaced,
         }
 
