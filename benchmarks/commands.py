@@ -113,4 +113,6 @@ def _moves(names, name, what):
     shared.add_engine_threads(parser)
     if name in BAGS:
         parser.add_argument("--bag", type=positive, default=20, help=BAGS[name])
+        parser.add_argument("--bag-units", type=positive,
+                            help="units that process bags; default as in the preset")
     parser.set_defaults(run=run, measure=measure, trace=None)

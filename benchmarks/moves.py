@@ -97,7 +97,9 @@ def _config(kind, options):
     try:
         config = preset(options.preset)
         given = {"row_ports": options.ports, "outstanding": options.outstanding,
-                 "clock_mhz": options.clock_mhz}
+                 "clock_mhz": options.clock_mhz,
+                 "bag_units": getattr(options, "bag_units", None)
+                 or (options.ports and min(options.ports, config.bag_units))}
         return replace(config, **{name: value for name, value in given.items() if value})
     except ValueError as wrong:
         raise Error(str(wrong)) from wrong
@@ -148,6 +150,8 @@ def _card(kind, options, config, work, expected):
             return figures | {
                 "threads": threads, "seconds": seconds, "rows_per_s": work.count / seconds,
                 "rows_per_s_core": work.count / seconds / threads}
+        if kind.arithmetic:
+            figures |= {"bag_units": config.bag_units, "rows_per_cycle": read / cycles}
         figures |= {"ports": ports, "bus_bytes": bus, "cycles": cycles,
                     "bytes_per_cycle": moved / cycles}
         if options.transport != "sim":

@@ -126,6 +126,7 @@ def check_geometry(config: Any) -> None:
         raise ValueError("a bus word of 8 bytes lists one row, which one port moves: row_ports "
                          f"must be 1 with bus_bytes=8, not {config.row_ports}")
     within("arithmetic_lanes", 0, config.bus_bytes // 4, power_of_two=True)
+    within("bag_units", 1, config.row_ports if config.arithmetic else 1, power_of_two=True)
     _check_sets(config, lanes, banks)
 
 
@@ -210,6 +211,9 @@ class Config:
     arithmetic_lanes : int
         fp32 elements of a row that POOL and UPDATE process per cycle: a power of two, at most one
         for every 4 bytes of the bus; 0 for as many.
+    bag_units : int
+        Units that pool or update bags of rows in parallel, each `arithmetic_lanes` wide: 1, 2, 4 or
+        8, at most `row_ports`; 1 without `arithmetic`.
     planner : bool
         The card has PLAN and MARK, which give slots to the rows of coming batches and hold them.
     clock_mhz : int
@@ -244,6 +248,7 @@ class Config:
     events: int = 32
     arithmetic: bool = True
     arithmetic_lanes: int = 0
+    bag_units: int = 1
     planner: bool = False
     clock_mhz: int
 

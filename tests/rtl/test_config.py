@@ -17,6 +17,7 @@ ECP5 = preset("ecp5")
     ({"lane_banks": 2}, "which one bank serves: lane_banks must be 1 with lookup_lanes=1, not 2"),
     ({"arithmetic_lanes": 4}, "arithmetic_lanes must be 0 to 2, not 4"),
     ({"row_ports": 2}, "which one port moves: row_ports must be 1 with bus_bytes=8, not 2"),
+    ({"bag_units": 2}, "bag_units must be 1 to 1, not 2"),
     ({"lane_banks": 3}, "lane_banks must be 1 to 2, not 3"),
     ({"lane_banks": 0}, "lane_banks must be 1 to 2, not 0"),
 ])

@@ -27,7 +27,7 @@ LIMITS = {
     "miss_entries": (32, 1 << 20), "burst_beats": (2, 256), "outstanding": (1, 1024),
     "row_bytes": (64, 4096), "row_ports": (1, 8), "result_ports": (1, 4), "window_beats": (1, 15),
     "events": (2, 256), "arithmetic": (False, True), "arithmetic_lanes": (0, 16),
-    "planner": (False, True), "clock_mhz": (1, 2000)}
+    "bag_units": (1, 8), "planner": (False, True), "clock_mhz": (1, 2000)}
 POSITIVE = [name for name, member in vars(Config).items() if isinstance(member, property)
             and name not in ("units", "striped_misses")]
 

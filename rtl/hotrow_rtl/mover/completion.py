@@ -34,8 +34,8 @@ class MoveCompletion(wiring.Component):
         A pulse per entry that a lane does not move, in order of entries.
     bags : In(1)
         See `OutcomeAccumulator`.
-    dropped, dropped_valid : In
-        A pulse per bag that is not written, in order of bags.
+    dropped, dropped_valid : In, array of config.bag_units
+        A pulse per bag of each unit that is not written, in order of bags.
     finished : In(finished_transfer()).array(config.row_ports)
         A transfer of each port that has landed or failed, in order; an entry ends with its `last`.
     outcome : Out(stream(engine_outcome(config)))
@@ -55,11 +55,17 @@ class MoveCompletion(wiring.Component):
             "counted": In(1, init=1),
             "refused_valid": In(1).array(config.row_ports),
             "refused": In(refusal()).array(config.row_ports),
-            **({"bags": In(1), "dropped_valid": In(1), "dropped": In(refusal())}
-               if config.arithmetic else {}),
+            **({"bags": In(1), **self._dropped(config)} if config.arithmetic else {}),
             "finished": In(finished_transfer()).array(config.row_ports),
             "outcome": Out(stream.Signature(engine_outcome(config))),
         })
+
+    @staticmethod
+    def _dropped(config):
+        valid, dropped = In(1), In(refusal())
+        if config.bag_units > 1:
+            valid, dropped = valid.array(config.bag_units), dropped.array(config.bag_units)
+        return {"dropped_valid": valid, "dropped": dropped}
 
     def elaborate(self, platform):
         m = Module()
@@ -93,7 +99,13 @@ class MoveCompletion(wiring.Component):
                          accumulator.refused.eq(self.refused[lane])]
         if port is not None:
             m.d.comb += accumulator.finished.eq(self.finished[port])
-        if port == 0 and self.config.arithmetic:  # port 0 writes the bags
+        if self.config.bag_units > 1:  # any port writes a bag
+            m.d.comb += accumulator.bags.eq(self.bags)
+            if lane is not None and lane < self.config.bag_units:
+                with m.If(self.bags):
+                    m.d.comb += [accumulator.refused_valid.eq(self.dropped_valid[lane]),
+                                 accumulator.refused.eq(self.dropped[lane])]
+        elif port == 0 and self.config.arithmetic:  # port 0 writes the bags
             m.d.comb += accumulator.bags.eq(self.bags)
             with m.If(self.bags):
                 m.d.comb += [accumulator.refused_valid.eq(self.dropped_valid),
@@ -105,11 +117,11 @@ class MoveCompletion(wiring.Component):
     def _sum(self, m, ended_count, complete):
         """One accumulator per lane and port, summed after `complete`. Return a signal that is high
         when the sum is ready."""
-        count = 2 * self.config.row_ports
+        count, ordered = 2 * self.config.row_ports, self.config.bag_units > 1
         accumulators, ended = [], Signal(range(count + 2))
         for kind in ("lane", "port"):
             for number in range(self.config.row_ports):
-                m.submodules[f"{kind}_{number}"] = accumulator = OutcomeAccumulator()
+                m.submodules[f"{kind}_{number}"] = accumulator = OutcomeAccumulator(ordered)
                 self._connect(m, accumulator, **{kind: number})
                 accumulators.append(accumulator)
         m.d.sync += [
@@ -123,6 +135,11 @@ class MoveCompletion(wiring.Component):
         m.d.comb += self._output(total)
         m.d.sync += part.eq(
             Array(accumulator.total.as_value() for accumulator in accumulators)[step])
+        # Bags without rows share their list position with the next bag: the bags are compared.
+        position, earliest = part.error_index, total.error_index
+        if ordered:
+            position, earliest = Signal(32), Signal(32)
+            m.d.sync += position.eq(Array(each.index for each in accumulators)[step])
         with m.If(complete):
             m.d.sync += summing.eq(1)
         with m.If(summing):
@@ -135,9 +152,11 @@ class MoveCompletion(wiring.Component):
                     total.bytes.eq(total.bytes + part.bytes),
                 ]
                 with m.If((part.status != Status.OK) & (
-                        (total.status == Status.OK) | (part.error_index < total.error_index))):
+                        (total.status == Status.OK) | (position < earliest))):
                     m.d.sync += [total[name].eq(part[name])
                                  for name in ("status", "error_index", "error_address")]
+                    if ordered:
+                        m.d.sync += earliest.eq(position)
         with m.If(self.start):
             m.d.sync += [ended.eq(0), total.eq(0)]
         return summing & (step == count)

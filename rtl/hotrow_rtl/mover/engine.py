@@ -16,8 +16,9 @@ from ..primitives.shared_module import shared_instance
 from ..primitives.stream_routing import stream_connect
 from .addressing.crossbar import AddressCrossbar
 from .addressing.lane import AddressLane
+from .bags.bag_units import BagUnits
+from .bags.payloads import LENGTH_WIDTH
 from .bags.pipeline import BagPipeline
-from .bags.read_requests import LENGTH_WIDTH
 from .completion import MoveCompletion
 from .control import LENGTH_BYTES, TARGET_BYTES, WEIGHT_BYTES, MoveControl
 from .port.payloads import id_width
@@ -237,9 +238,16 @@ class RowMover(wiring.Component):
             m.submodules.crossbar = cleared(crossbar)
             m.d.comb += crossbar.to_tables.eq(control.setting.to_tables)
             for lane, port in zip(transfers, crossbar.lanes, strict=True):
-                connect(m, lane=lane, crossbar=port)
+                if config.bag_units == 1:
+                    connect(m, lane=lane, crossbar=port)
+                else:
+                    with m.If(~control.setting.bags):
+                        stream_connect(m, lane, port)
             transfers = crossbar.ports
-        if config.arithmetic:
+        if config.bag_units > 1:
+            self._bag_units(m, cleared, clear, control, completion, rows, targets, lanes,
+                            crossbar, ports)
+        elif config.arithmetic:
             self._bags(m, cleared, control, completion, rows, targets, lanes[0], ports)
         for number, port in enumerate(ports):
             m.submodules[f"port_{number}"] = shared_instance(platform, port)
@@ -315,6 +323,50 @@ class RowMover(wiring.Component):
                 stream_connect(m, bags.transfers[number], port.transfers)
         with m.If(control.setting.bags):
             m.d.comb += [
+                completion.count.eq(bags.bag_count),
+                completion.counted.eq(bags.counted),
+            ]
+
+    def _bag_units(self, m, cleared, clear, control, completion, rows, targets, lanes, crossbar,
+                   ports):
+        """POOL and UPDATE on several units: a lane per unit checks addresses, all ports write."""
+        config, setting = self.config, control.setting
+        m.submodules.bag_units = bags = BagUnits(config)
+        lengths = self._list(m, cleared, "lengths", LENGTH_WIDTH, LENGTH_BYTES, control, lanes=1)
+        weights = self._list(m, cleared, "weights", 32, WEIGHT_BYTES, control)
+        connect(m, lengths=lengths[0], bags=bags.lengths)
+        for number in range(config.row_ports):
+            connect(m, weights=weights[number], bags=bags.weights[number])
+            with m.If(setting.bags):
+                stream_connect(m, rows[number], bags.rows[number])
+                stream_connect(m, targets[number], bags.targets[number])
+        m.d.comb += [
+            bags.clear.eq(clear),
+            bags.start.eq(control.start & setting.bags),
+            bags.setting.eq(control.bags),
+            completion.bags.eq(setting.bags),
+        ]
+        for number in range(config.bag_units):
+            connect(m, bags=bags.requests[number], lane=lanes[number].requests)
+            connect(m, lane=lanes[number].checked, bags=bags.checked[number])
+            with m.If(setting.bags):
+                stream_connect(m, bags.sent[number], crossbar.lanes[number])
+            m.d.comb += [
+                completion.dropped_valid[number].eq(bags.refused_valid[number]),
+                completion.dropped[number].eq(bags.refused[number]),
+            ]
+        for number, port in enumerate(ports):
+            connect(m, port=port.read_rows, bags=bags.read_rows[number])
+            connect(m, port=port.read_words, bags=bags.read_words[number])
+            connect(m, bags=bags.computed_rows[number], port=port.computed_rows)
+            connect(m, bags=bags.computed_words[number], port=port.computed_words)
+            m.d.comb += port.bags.eq(setting.bags)
+            with m.If(setting.bags):
+                stream_connect(m, crossbar.ports[number], bags.arrived[number])
+                stream_connect(m, bags.transfers[number], port.transfers)
+        with m.If(setting.bags):
+            m.d.comb += [  # a read is its own source
+                crossbar.to_tables.eq(0),
                 completion.count.eq(bags.bag_count),
                 completion.counted.eq(bags.counted),
             ]

@@ -17,6 +17,11 @@ def partial_outcome() -> data.StructLayout:
 class OutcomeAccumulator(wiring.Component):
     """Count what was moved and keep the error with the lowest index.
 
+    Parameters
+    ----------
+    ordered : bool
+        Return the `index` of the error.
+
     Attributes
     ----------
     start : In(1)
@@ -32,19 +37,26 @@ class OutcomeAccumulator(wiring.Component):
     entry_done : Out(1)
         An entry ends.
     total : Out(partial_outcome())
+    index : Out(32)
+        With `ordered`: the entry or bag that `total` has the error of.
 
     Timing
     ------
     `entry_done` 1 cycle after `finished`; `total` 1 cycle after `entry_done` and `refused_valid`.
     """
 
-    start: In(1)
-    bags: In(1)
-    refused_valid: In(1)
-    refused: In(refusal())
-    finished: In(finished_transfer())
-    entry_done: Out(1)
-    total: Out(partial_outcome())
+    def __init__(self, ordered=False):
+        self.ordered = ordered
+        super().__init__({
+            "start": In(1),
+            "bags": In(1),
+            "refused_valid": In(1),
+            "refused": In(refusal()),
+            "finished": In(finished_transfer()),
+            "entry_done": Out(1),
+            "total": Out(partial_outcome()),
+            **({"index": Out(32)} if ordered else {}),
+        })
 
     def elaborate(self, platform):
         m = Module()
@@ -63,7 +75,7 @@ class OutcomeAccumulator(wiring.Component):
 
         # Refusals overtake transfers: a failed transfer may precede the error known so far in the
         # list, a refused entry never does.
-        index = Signal(32)  # entry of the error known so far
+        index = self.index if self.ordered else Signal(32)  # entry of the error known so far
         is_lower = (total.status == Status.OK) | (info.index < index)
         with m.If(finished.valid & failed & is_lower):
             m.d.sync += [

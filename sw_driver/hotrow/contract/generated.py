@@ -461,6 +461,7 @@ def check_geometry(config: Any) -> None:
         raise ValueError("a bus word of 8 bytes lists one row, which one port moves: row_ports "
                          f"must be 1 with bus_bytes=8, not {config.row_ports}")
     within("arithmetic_lanes", 0, config.bus_bytes // 4, power_of_two=True)
+    within("bag_units", 1, config.row_ports if config.arithmetic else 1, power_of_two=True)
     _check_sets(config, lanes, banks)
 
 
@@ -519,6 +520,7 @@ class PresetFields(GeometryFields):
     result_ports: int
     window_beats: int
     arithmetic_lanes: int
+    bag_units: int
 
 
 PRESETS = {
@@ -528,7 +530,8 @@ PRESETS = {
         counter_bits=16, directory_choices=2, directory_sets=64, directory_ways=2,
         directory_partitions=8, stamp_bits=8, batch_samples=1024, batch_lookups=2147483648,
         miss_entries=256, burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
-        window_beats=8, events=8, arithmetic=True, arithmetic_lanes=0, planner=True, clock_mhz=50,
+        window_beats=8, events=8, arithmetic=True, arithmetic_lanes=0, bag_units=1, planner=True,
+        clock_mhz=50,
     ),
     "ecp5": PresetFields(
         name="ecp5", bus_bytes=8, lookup_lanes=1, lane_banks=1, address_width=32,
@@ -536,7 +539,7 @@ PRESETS = {
         counter_bits=16, directory_choices=1, directory_sets=2048, directory_ways=4,
         directory_partitions=2, stamp_bits=8, batch_samples=2048, batch_lookups=1048576,
         miss_entries=1024, burst_beats=8, outstanding=16, row_bytes=1024, row_ports=1,
-        result_ports=2, window_beats=6, events=8, arithmetic=True, arithmetic_lanes=1,
+        result_ports=2, window_beats=6, events=8, arithmetic=True, arithmetic_lanes=1, bag_units=1,
         planner=True, clock_mhz=50,
     ),
     "alveo-u55c": PresetFields(
@@ -546,7 +549,7 @@ PRESETS = {
         directory_partitions=8, stamp_bits=8, batch_samples=65536, batch_lookups=2147483648,
         miss_entries=65536, burst_beats=16, outstanding=1024, row_bytes=4096, row_ports=4,
         result_ports=4, window_beats=8, events=32, arithmetic=True, arithmetic_lanes=0,
-        planner=True, clock_mhz=250,
+        bag_units=1, planner=True, clock_mhz=250,
     ),
 }
 DEFAULT_PRESET = "ecp5"

@@ -6,11 +6,13 @@ row, that row and its state. The *reads* of a bag are consecutive, in the order 
 
 from amaranth.lib import data, enum
 
-from ...config import Config
+from ...config import ROW_NUMBER_WIDTH, Config
 from ...interfaces.records import packed_address
 from ...primitives.single_entry_fifo import SingleEntryFifo
 from ...primitives.skid_buffer import SkidBuffer
-from ..port.payloads import row_transfer
+from ..port.payloads import buffer_words, computed_row, row_transfer, source_word
+
+LENGTH_WIDTH = 16  # bits of a length in memory
 
 
 class ReadKind(enum.Enum, shape=2):
@@ -117,6 +119,70 @@ def bag_result(config: Config) -> data.StructLayout:
 def issued_read(config: Config) -> data.StructLayout:
     """A read and the transfer that a row port carries out for it."""
     return data.StructLayout({"read": bag_read(config), "transfer": row_transfer(config)})
+
+
+def list_row(config: Config) -> data.StructLayout:
+    """A listed row, or in `row` a listed slot, and the fault of its word. `unknown`: the table is
+    outside the table memory."""
+    return data.StructLayout({
+        "row": ROW_NUMBER_WIDTH, "table": config.table_width, "unknown": 1, "fault": 2})
+
+
+def list_element(config: Config) -> data.StructLayout:
+    """A listed row or slot; `last` on the final one of its list."""
+    return data.StructLayout({"row": list_row(config), "last": 1})
+
+
+def bag_item(config: Config) -> data.StructLayout:
+    """A bag for a bag unit.
+
+    entry
+        The row of an UPDATE, or the listed slot of a POOL.
+    length, position
+        Number of summands; position of the first one in their list. With `list_error`, a status,
+        the bag has no summands, and `position` is the index that a completion reports.
+    """
+    return data.StructLayout({
+        "entry": list_row(config), "length": LENGTH_WIDTH, "position": 32, "list_error": 8})
+
+
+def segment(config: Config) -> data.StructLayout:
+    """Consecutive summands of a list, of one bag of `unit`; with `drop` all further summands."""
+    return data.StructLayout({
+        "unit": range(config.bag_units), "length": LENGTH_WIDTH, "drop": 1})
+
+
+def summand(config: Config) -> data.StructLayout:
+    """An element of the list of summands: a row of a POOL and its weight, or the slot of a
+    gradient."""
+    return data.StructLayout({
+        "entry": list_row(config), "weight": 32, "weight_fault": 2})
+
+
+def summand_queue(config: Config) -> int:
+    """Summands that wait for one unit in one lane of their list: 512 of each unit.
+
+    N units are busy all the time with bags of up to 512 / (1 - 1 / N) rows.
+    """
+    return 512 // config.row_ports
+
+
+def return_words(config: Config) -> int:
+    """Words that one bag unit may have in flight at one row port: its share of the port's buffer,
+    or two of the longest rows."""
+    return max(buffer_words(config) // config.bag_units, 2 * config.row_bytes // config.bus_bytes)
+
+
+def returning_read(config: Config) -> data.StructLayout:
+    """The unit that a read returns to, and its number of bus words."""
+    return data.StructLayout({
+        "unit": range(config.bag_units), "words": range(return_words(config) + 1)})
+
+
+def result_word(config: Config) -> data.StructLayout:
+    """A word of a computed row or state, with the `row` of its first word; `end` marks a bag's
+    final word."""
+    return data.StructLayout({"row": computed_row(config), "word": source_word(config), "end": 1})
 
 
 def read_buffer(config: Config, shape):

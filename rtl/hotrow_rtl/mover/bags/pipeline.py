@@ -19,10 +19,10 @@ from ..port.payloads import (
     source_word,
     transfer_request,
 )
-from .payloads import bag_read, bag_result, bag_setting, read_info
+from .payloads import LENGTH_WIDTH, bag_read, bag_result, bag_setting, read_info
 from .read_collect import BagReadCollect
 from .read_issue import BagReadIssue
-from .read_requests import LENGTH_WIDTH, BagReadRequests
+from .read_requests import BagReadRequests
 from .write_back import BagWriteBack
 
 READS_CHECKED = 32  # reads in the address check: more than the stages of `AddressPipeline`
@@ -75,10 +75,7 @@ class BagPipeline(wiring.Component):
         super().__init__({
             "start": In(1),
             "setting": In(bag_setting()),
-            "rows": In(stream.Signature(element(row_entry))),
-            "lengths": In(stream.Signature(element(LENGTH_WIDTH))),
-            "targets": In(stream.Signature(element(32))),
-            "weights": In(stream.Signature(element(32))),
+            **self._lists(config),
             "requests": Out(stream.Signature(transfer_request(config))),
             "checked": In(stream.Signature(checked_transfer(config))),
             "transfers": Out(stream.Signature(row_transfer(config))).array(ports),
@@ -88,14 +85,26 @@ class BagPipeline(wiring.Component):
             "computed_words": Out(stream.Signature(source_word(config))),
             "refused": Out(refusal()),
             "refused_valid": Out(1),
-            "bag_count": Out(32),
-            "counted": Out(1),
+            **self._counts(),
         })
+
+    @staticmethod
+    def _lists(config):
+        return {
+            "rows": In(stream.Signature(element(row_entry))),
+            "lengths": In(stream.Signature(element(LENGTH_WIDTH))),
+            "targets": In(stream.Signature(element(32))),
+            "weights": In(stream.Signature(element(32))),
+        }
+
+    @staticmethod
+    def _counts():
+        return {"bag_count": Out(32), "counted": Out(1)}
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.requests = requests = BagReadRequests(config)
+        m.submodules.requests = requests = self._requests(m)
         m.submodules.infos = infos = RamFifo(read_info(), READS_CHECKED)
         m.submodules.issue = issue = BagReadIssue(config)
         m.submodules.reads = reads = RamFifo(bag_read(config), max(16, pending_reads(config)))
@@ -105,8 +114,6 @@ class BagPipeline(wiring.Component):
         m.submodules.states = states = RamFifo(32, STATES)
         m.submodules.write_back = write_back = BagWriteBack(config)
 
-        for name in ("rows", "lengths", "targets", "weights"):
-            connect(m, flipped(getattr(self, name)), getattr(requests, name))
         connect(m, requests.requests, flipped(self.requests))
         connect(m, requests=requests.infos, infos=infos.i)
         connect(m, flipped(self.checked), issue.checked)
@@ -160,7 +167,16 @@ class BagPipeline(wiring.Component):
             write_back.row_format.eq(issue.row_format),
             self.refused.eq(write_back.refused),
             self.refused_valid.eq(write_back.refused_valid),
-            self.bag_count.eq(requests.bag_count),
-            self.counted.eq(requests.done),
+            *self._counted(requests),
         ]
         return m
+
+    def _requests(self, m):
+        """The unit that requests the reads, connected to its lists."""
+        requests = BagReadRequests(self.config)
+        for name in ("rows", "lengths", "targets", "weights"):
+            connect(m, flipped(getattr(self, name)), getattr(requests, name))
+        return requests
+
+    def _counted(self, requests):
+        return [self.bag_count.eq(requests.bag_count), self.counted.eq(requests.done)]

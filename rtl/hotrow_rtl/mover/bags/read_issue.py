@@ -156,6 +156,10 @@ class BagReadIssue(wiring.Component):
         with m.If(fire):
             m.d.sync += row_rejected.eq(
                 ~info.last & (row_rejected | (read.status != Status.OK)))
+        if config.bag_units > 1:  # the first request asks for the format only
+            with m.If(info.empty & ~info.last_summand):
+                m.d.comb += skid.i.valid.eq(0)
+                m.d.sync += row_rejected.eq(0)
         with m.If(self.start):
             m.d.sync += row_rejected.eq(0)
 

@@ -8,9 +8,7 @@ from ...config import Config
 from ...contract.encoding import Status
 from ...interfaces.records import element, row_entry
 from ..port.payloads import transfer_request
-from .payloads import ReadKind, bag_setting, read_info
-
-LENGTH_WIDTH = 16  # bits of a length in memory
+from .payloads import LENGTH_WIDTH, ReadKind, bag_setting, read_info
 
 
 class BagReadRequests(wiring.Component):
