@@ -213,6 +213,8 @@ ELSEWHERE = {
                     "cocotb/units/tb_splitter.py"),
     "RowMoverUnit": "cocotb/units/tb_row_mover.py",
     "ListWriter": "cocotb/units/tb_list_writer.py",
+    **dict.fromkeys(("BagLists", "BagUnit", "BagUnits", "SummandQueues"),
+                    "rtl/mover/bags/test_bag_units.py"),
     "BankPipe": "rtl/lookup/banks/test_crossbar.py", "RowMover": "rtl/mover/test_engine_faults.py",
     "CommandQueue": "rtl/host/test_command_queue_faults.py",
     "WidestWindow": "boards/test_dram_bring_up.py"}

@@ -29,6 +29,7 @@ CONFIGS = {
     "8, one lane": replace(TINY, bus_bytes=8, burst_beats=8, arithmetic_lanes=1),
     "16": TINY,
     "16, 2 ports": replace(TINY, row_ports=2, outstanding=16),
+    "16, 2 units": replace(TINY, row_ports=2, outstanding=16, bag_units=2),
     "32, 4 ports": replace(ROOMY, bus_bytes=32, row_ports=4, outstanding=1),
     "64": replace(ROOMY, bus_bytes=64, outstanding=16),
     "64, 4 lanes": replace(ROOMY, bus_bytes=64, arithmetic_lanes=4),
@@ -53,8 +54,9 @@ def typed(monkeypatch):
 
 @pytest.mark.parametrize("config", [
     pytest.param(CONFIGS[name], marks=mark) for name, mark in (
-        ("16", LONG), ("8, one lane", LONG), ("16, 2 ports", SLOW), ("64, 4 lanes", LONG))], ids=[
-                "1 port", "one lane", "2 ports", "4 of 16 lanes"])
+        ("16", LONG), ("8, one lane", LONG), ("16, 2 ports", SLOW), ("16, 2 units", LONG),
+        ("64, 4 lanes", LONG))], ids=[
+                "1 port", "one lane", "2 ports", "2 units", "4 of 16 lanes"])
 def test_bags_equal_golden(typed, config):
     """Every flag, type and kind of bag once, behind a memory with stalls and reordering."""
     typed(fp16=[1, 10], bf16=[3])
