@@ -24,6 +24,19 @@ opt_clean -purge
 memory_collect
 write_verilog -noattr
 """
+_WAIVED = {
+    "DECLFILENAME": "one file has every module",
+    "UNUSEDSIGNAL": "carries, and fields of payloads that nobody reads",
+    "UNUSEDPARAM": "STYLE of a memory is for synthesis",
+    "VARHIDDEN": "a memory and its instance have the same name",
+    "CASEOVERLAP": "of the bits that select, at most one is 1",
+    "WIDTHEXPAND": "operands are extended with zeros",
+    "WIDTHTRUNC": "the upper bits of a shift are dropped",
+    "CMPCONST": "a comparison that these parameters decide",
+    "UNSIGNED": "a comparison that these parameters decide",
+    "SYMRSVDWORD": "a card's port has the name `interrupt`",
+    "UNOPTFLAT": "a payload of which one field depends on another",
+}
 _YOSYS = (0, 40)  # oldest version, as for `amaranth.back.verilog`
 _MODULE = re.compile(r"^module (\S+)(.*?^endmodule\n)", re.MULTILINE | re.DOTALL)
 _FIRST_WORD = re.compile(r"^  (\S+)(?= )", re.MULTILINE)
@@ -99,20 +112,10 @@ def to_verilog(component, name: str, ports=None) -> str:
     return f"{modules}\n{RAM_VERILOG}" if f" {RAM_MODULE} #(" in modules else modules
 
 
-def lint_waiver(file: str, kinds: dict[str, str] | None = None) -> str:
-    """Verilator's configuration for `--lint-only -Wall` of a file that `to_verilog` wrote.
-
-    Parameters
-    ----------
-    file : str
-    kinds : dict of str to str, optional
-        The kinds of messages to silence, each with its reason; default all.
-    """
-    if kinds is None:
-        return f'`verilator_config\nlint_off -file "*{file}"\n'
-    rules = "".join(f'lint_off -rule {kind} -file "*{file}"  // {why}\n'
-                    for kind, why in kinds.items())
-    return f"`verilator_config\n{rules}"
+def lint_waiver(file: str) -> str:
+    """Verilator's configuration for `--lint-only -Wall` of a file that `to_verilog` wrote."""
+    return "`verilator_config\n" + "".join(
+        f'lint_off -rule {kind} -file "*{file}"  // {why}\n' for kind, why in _WAIVED.items())
 
 
 def refuse_zero_width(text: str) -> None:

@@ -15,18 +15,6 @@ from .component import flat_ports, lint_waiver, to_verilog
 from .memory_report import memories
 
 SEPARATOR = "_"  # in the names of ports
-_WAIVED = {
-    "DECLFILENAME": "one file has every module",
-    "UNUSEDSIGNAL": "carries, and fields of payloads that a unit does not read",
-    "UNUSEDPARAM": "STYLE of a memory is for synthesis",
-    "VARHIDDEN": "a memory and its instance have the same name",
-    "CASEOVERLAP": "of the bits that select, at most one is 1",
-    "WIDTHEXPAND": "operands are extended with zeros",
-    "WIDTHTRUNC": "the upper bits of a shift are dropped",
-    "CMPCONST": "a comparison that these parameters decide",
-    "UNSIGNED": "a comparison that these parameters decide",
-    "UNOPTFLAT": "a payload of which one field depends on another",
-}
 _CLOCK = [{"name": name, "direction": "input", "bits": 1, "fields": []} for name in ("clk", "rst")]
 
 
@@ -56,7 +44,7 @@ def unit_files(unit: Unit, config: Config) -> tuple[dict[str, str], dict]:
     return {
         f"{unit.module}.v": f"// hotrow, unit {unit.name}, {parameters}: emitted by hotrow_rtl\n"
                             f"{text}",
-        f"{unit.module}.vlt": lint_waiver(f"{unit.module}.v", _WAIVED),
+        f"{unit.module}.vlt": lint_waiver(f"{unit.module}.v"),
         f"{unit.module}.json": json.dumps(described, indent=1) + "\n",
         f"{unit.module}.md": _page(described, component, parameters),
     }, described

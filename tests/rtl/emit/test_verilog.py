@@ -17,7 +17,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl import cli
 from hotrow_rtl.config import PRESETS, preset
-from hotrow_rtl.emit.component import share_modules, to_verilog
+from hotrow_rtl.emit.component import lint_waiver, share_modules, to_verilog
 from hotrow_rtl.emit.memory_report import memories
 from hotrow_rtl.emit.verilog import TOP_MODULE, emit
 from hotrow_rtl.memory.region_check import RegionCheck
@@ -154,8 +154,10 @@ def lint(path):
         verilator = toolchain.find_verilator()
     except toolchain.ToolMissing as missing:
         pytest.skip(str(missing))
-    succeeds(verilator.program, "--lint-only", "-Wno-fatal", "-Wno-lint", "--top-module",
-             TOP_MODULE, path, env=verilator.environment())
+    waiver = path.with_suffix(".vlt")
+    waiver.write_text(lint_waiver(path.name))
+    succeeds(verilator.program, "--lint-only", "-Wall", "--top-module", TOP_MODULE, waiver, path,
+             env=verilator.environment())
 
 
 def check(path):
