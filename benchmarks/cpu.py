@@ -8,6 +8,7 @@ import time
 from itertools import product
 from statistics import median
 
+import hotrow
 import torch
 from hotrow.contract.errors import Error
 from hotrow.torch import HotEmbeddingBagCollection, Options, TableConfig
@@ -89,14 +90,20 @@ def _figures(times):
 
 
 class _Mode:
-    """A collection in one mode."""
+    """A collection in one mode, with all rows in slots where it has any."""
 
     def __init__(self, mode, cardinalities, dim, rule, options):
         tables = [TableConfig(f"t{number}", rows, dim) for number, rows in enumerate(cardinalities)]
+        rows, self.ahead, self.planned = sum(cardinalities), 0, 0
+        self.device = None if mode in ("resident", "near_memory") else hotrow.open(
+            "cpu", slots=rows)
         self.collection = HotEmbeddingBagCollection(
-            tables, mode=mode, optimizer=rule.name, lr=rule.lr,
+            tables, mode=mode, device=self.device, optimizer=rule.name, lr=rule.lr,
             options=Options(seed=options.seed, workers=0))
-        self.ahead, self.planned = 0 if mode == "resident" else AHEAD, 0
+        if self.device is not None:
+            self.ahead = AHEAD
+            self.collection.learn({each.name: range(each.num_embeddings) for each in tables},
+                                  limit=rows)
 
     def step(self, batches, number):
         while self.ahead and self.planned <= min(number + self.ahead, len(batches) - 1):
@@ -113,6 +120,8 @@ class _Mode:
 
     def close(self):
         self.collection.close()
+        if self.device is not None:
+            self.device.close()
 
 
 class _Beside:

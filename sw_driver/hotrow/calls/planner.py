@@ -270,6 +270,9 @@ def observation(completion: Completion) -> Observation:
                        completion["misses"], cycles_of(completion), completion["end"])
 
 
+_NO_ROWS = PlacedRows(*(np.empty(0, np.uint32) for _ in range(3)))
+
+
 class _Lists:
     """The lists that the device wrote to a lease, with room for so many words each: views of it if
     it is `kept`, else copies."""
@@ -284,6 +287,8 @@ class _Lists:
 
     def placed(self, what: str, count: int, tables: TableSet | None) -> PlacedRows:
         """The rows in a list and their slots: PlacedRows."""
+        if not count:
+            return _NO_ROWS
         entries, name = self.words(f"{what}s", count, "<u8"), f"{what}s"
         words = entries.view("<u4")
         return PlacedRows(

@@ -183,14 +183,16 @@ class CommandQueue:
         """
         timeout = self._settings.timeout if timeout is None else seconds(timeout)
         deadline = time.monotonic() + timeout
-        apart = self._registers.waits_apart
+        apart, looks = self._registers.waits_apart, not timeout
         while True:
             with self._lock:
                 if reached():  # perhaps as the device was closed
                     return
-                self.look()  # also for a fault, because more may not come
-                if reached():
-                    return
+                if looks:
+                    self.look()  # also for a fault, because more may not come
+                    if reached():
+                        return
+                looks = True
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     raise TimeoutError(self._late(label, timeout))

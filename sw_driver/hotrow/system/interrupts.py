@@ -2,8 +2,6 @@
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -32,27 +30,39 @@ class _Deferral:
         self.pending.append((self.handler, arguments))
 
 
-@contextmanager
-def deferred_interrupt() -> Iterator[Pending]:
-    """Keep a first signal that Python handles in a list of (handler, arguments), for `deliver`.
+class deferred_interrupt:
+    """A block in which a first signal that Python handles is kept in a list of (handler,
+    arguments), for `deliver`.
 
     A second one reaches its handler at once. Inside another deferral the list stays empty, and
     the outer one keeps the signal.
     """
-    pending: Pending = []
-    deferred: list[tuple[int, _Deferral]] = []
-    try:
-        if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                handler = _signal.getsignal(number)
-                if callable(handler) and (not isinstance(handler, _Deferral) or handler.ended):
-                    deferred.append((number, _Deferral(handler, pending)))
-                    _signal.signal(*deferred[-1])
-        yield pending
-    finally:
-        for _, deferral in deferred:
+
+    def __enter__(self) -> Pending:
+        self._pending: Pending = []
+        self._deferred: list[tuple[int, _Deferral]] = []
+        try:
+            if threading.get_ident() == threading.main_thread().ident:
+                for number, handler in zip(
+                        _SIGNALS, map(_signal.getsignal, _SIGNALS), strict=True):
+                    kind = type(handler)
+                    if handler is None or kind is int or (
+                            kind is _Deferral and not handler.ended):
+                        continue  # not of Python, or deferred
+                    self._deferred.append((number, _Deferral(handler, self._pending)))
+                    _signal.signal(*self._deferred[-1])
+        except BaseException:
+            self._end()
+            raise
+        return self._pending
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        for _, deferral in self._deferred:
             deferral.ended = True
-        for number, deferral in deferred:
+        for number, deferral in self._deferred:
             _signal.signal(number, deferral.handler)
 
 
@@ -62,9 +72,10 @@ def deliver(pending: Pending) -> None:
         handler(*arguments)
 
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Delay a first signal to the end of the block; an exception of the block replaces it."""
-    with deferred_interrupt() as pending:
-        yield
-    deliver(pending)
+class uninterrupted(deferred_interrupt):
+    """A block at whose end a first signal is delivered; an exception of the block replaces it."""
+
+    def __exit__(self, *error: object) -> None:
+        self._end()
+        if error[0] is None:
+            deliver(self._pending)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import is_not
 from typing import Any, Self, cast
 
 import torch
@@ -103,14 +104,14 @@ class NamedTables(_Unsaved, nn.ModuleDict):
         Error
             In some they do and in others not; or as `Table.trains`.
         """
-        found, tables = set(), cast(Iterable[Table], self._modules.values())
-        for table in tables:  # of each step: without a call for each
-            shown = table._parameters["weight"]
-            if shown is None or shown is not table._shown[0] or (
-                    shown.data_ptr() != table._address):
-                found.add(table.trains(shown))
-            else:
-                found.add(shown.requires_grad)
+        tables = cast(Iterable[Table], self._modules.values())
+        shown = [table._parameters["weight"] for table in tables]
+        found = {each.requires_grad for each in shown if each is not None}
+        # In each step without a call for each table, unless a table is in question.
+        if (None in shown or [*map(torch.Tensor.data_ptr, cast(Any, shown))] != [
+                table._address for table in tables]
+                or any(map(is_not, shown, [table._shown[0] for table in tables]))):
+            found = {table.trains(each) for table, each in zip(tables, shown, strict=True)}
         if len(found) > 1:
             raise Error("some tables of a collection are frozen and others are not: freeze all of "
                         "them, by eval() where one has no parameter, or give each a collection")

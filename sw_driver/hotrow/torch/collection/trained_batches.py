@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -149,9 +149,12 @@ class TrainedBatches:
                         f"of prefetch(). Call skip() of the pipeline, or of the collection, for a "
                         f"batch that is not looked up, and eval() where nothing trains")
 
-    @contextmanager
-    def _keeping(self) -> Iterator[None]:
+    def _keeping(self) -> AbstractContextManager[None]:
         """Ids of batches that the store drops in this block, which fails, keep their rows."""
+        return nullcontext() if self._id_maps is None else self._keeping_ids()
+
+    @contextmanager
+    def _keeping_ids(self) -> Iterator[None]:
         store, maps = self._store, self._id_maps
         unrecorded = 0 if maps is None else maps.waiting - store.waiting  # of mode resident
         try:

@@ -77,11 +77,19 @@ class Bags:
                              "it, and is_weighted=True")
         if is_keyed(inputs):
             keys, ids, lengths, given = keyed_parts(inputs, names, is_weighted)
-            bags = cls(tables, ids, lengths, given)
+            bags: Bags
+            order = None
             if keys != [*names] or len({*keys}) < len(keys):
                 places = {name: place for place, name in enumerate(keys)}  # the last of equal keys
-                bags = replace(replace(bags, tables=tuple(range(len(keys)))).columns(
-                    [places[name] for name in names]), tables=tables)
+                order = [places[name] for name in names]
+            if lengths is None:
+                bags = _grid(tables, ids.view(len(keys), -1),
+                             None if given is None else given.view(len(keys), -1), order)
+            else:
+                bags = cls(tables, ids, lengths, given)
+                if order is not None:
+                    bags = replace(replace(bags, tables=tuple(range(len(keys)))).columns(order),
+                                   tables=tables)
         elif isinstance(inputs, (list, tuple)):
             bags = cls(tables, *paired_parts(len(tables), inputs))
         elif offsets is not None:
@@ -109,16 +117,17 @@ class Bags:
 
     @property
     def lookups(self) -> int:
-        return len(self.ids)
+        return self.ids.shape[0]
 
     @property
     def samples(self) -> int:
-        return len(self.lengths) // max(1, self.features)
+        return self.lengths.shape[0] // max(1, len(self.tables))
 
     @property
     def dense(self) -> bool:
         """Whether the caller gave one id for each bag."""
-        return bool(len(self.lengths)) and not self.lengths.stride(0)
+        lengths = self.lengths
+        return lengths.shape[0] > 0 and not lengths.stride(0)
 
     @cached_property
     def counts(self) -> list[int]:
@@ -309,6 +318,10 @@ class GridBags(Bags):
         return self.grid.shape[0]
 
     @property
+    def dense(self) -> bool:
+        return self.grid.numel() > 0
+
+    @property
     def lookups(self) -> int:
         return self.grid.numel()
 
@@ -328,6 +341,14 @@ class GridBags(Bags):
     def _flat(self, order: Sequence[int], rows: torch.Tensor,
               dtype: torch.dtype) -> tuple[torch.Tensor, int]:
         return flatten_ids(self.grid, rows, dtype=dtype, order=order)
+
+
+def _grid(tables: tuple[int, ...], ids: torch.Tensor, weights: torch.Tensor | None,
+          order: Sequence[int] | None) -> GridBags:
+    """Some features, in the given order or all, of ids [features, samples] with weights."""
+    if order is not None:
+        ids, weights = ids[order], None if weights is None else weights[order]
+    return GridBags(tables, ids.T, None if weights is None else weights.reshape(-1))
 
 
 _ONE = torch.ones((), dtype=torch.int64)

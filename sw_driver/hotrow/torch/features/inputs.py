@@ -29,8 +29,9 @@ def is_keyed(inputs: object) -> TypeGuard[Keyed]:
 
 
 def keyed_parts(keyed: Keyed, names: Sequence[str], is_weighted: bool) -> tuple[
-        list[str], torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Keys, ids, lengths and weights of a KeyedJaggedTensor that has these names."""
+        list[str], torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+    """Keys, ids, lengths and weights of a KeyedJaggedTensor that has these names; None for lengths
+    of 1."""
     keys = list(keyed.keys())
     if keys != [*names] and set(names) - set(keys):
         raise BatchError(f"the KeyedJaggedTensor has keys {keys}, and no {set(names) - set(keys)}")
@@ -47,14 +48,17 @@ def keyed_parts(keyed: Keyed, names: Sequence[str], is_weighted: bool) -> tuple[
             raise BatchError("the collection is weighted, and the KeyedJaggedTensor has no weights")
     values = integers(keyed.values(), "values")
     lengths = integers(keyed.lengths(), "lengths").long()
-    _check_lengths(keys, lengths, len(values))
-    return keys, values, lengths.clone(), weights_of(weights)
+    ones = _check_lengths(keys, lengths, values.shape[0])
+    return keys, values, None if ones else lengths.clone(), weights_of(weights)
 
 
-def _check_lengths(keys: Sequence[str], lengths: torch.Tensor, values: int) -> None:
-    """Raise BatchError if lengths int64[keys * samples] do not divide that many values."""
+def _check_lengths(keys: Sequence[str], lengths: torch.Tensor, values: int) -> bool:
+    """Raise BatchError if lengths int64[keys * samples] do not divide that many values; whether all
+    of them are 1."""
     samples = len(lengths) // max(1, len(keys))
-    least, most = torch.aminmax(lengths) if len(lengths) else (0, 0)
+    least, most = map(int, torch.aminmax(lengths)) if len(lengths) else (0, 0)
+    if least == most == 1 and samples * len(keys) == len(lengths) == values:
+        return True
     if least < 0 or most > values:  # each, so that their sum cannot overflow
         first = int(((lengths < 0) | (lengths > values)).nonzero()[0])
         key = repr(keys[first // samples]) if samples else "no key"
@@ -64,6 +68,7 @@ def _check_lengths(keys: Sequence[str], lengths: torch.Tensor, values: int) -> N
         raise BatchError(f"the {len(lengths)} lengths of a KeyedJaggedTensor must be as many for "
                          f"each of its {len(keys)} keys, and add up to its {values} values; they "
                          f"add up to {int(lengths.sum())}")
+    return False
 
 
 def paired_parts(tables: int,

@@ -117,7 +117,7 @@ class BatchStages:
                 each.marked_at = number
                 self._marked = max(self._marked, number + ahead + 1)
         flight.marked = self._marked
-        placement = policy.place(self._staged(flight), number - base, flight.lists)
+        placement = policy.place(flight.staged or flight.batch, number - base, flight.lists)
         flight.release()
         if len(placement.evictions):
             self._evicted = number

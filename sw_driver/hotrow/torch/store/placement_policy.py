@@ -98,7 +98,7 @@ class LookAheadPolicy:
         if number > self.device.retired_batch:
             self.device.retire(number)
 
-    def place(self, batch: StagedBatch, number: int, lists: Held) -> Placement:
+    def place(self, batch: Batch | StagedBatch, number: int, lists: Held) -> Placement:
         """Plan a batch; `lists` keeps the memory of its lists."""
         plan = self.device.plan(batch, number, self.policy, observe=self.policy in COUNTED,
                                 lists=lists)
@@ -148,7 +148,7 @@ class HotlinePolicy:
     def retire(self, number: int) -> None:
         pass
 
-    def place(self, batch: StagedBatch, number: int, lists: Held) -> Placement:
+    def place(self, batch: Batch | StagedBatch, number: int, lists: Held) -> Placement:
         split = self.device.split(batch, observe=self.counting)
         misses, first = split.misses, self.device.geometry.slots
         places = np.arange(first, first + len(misses), dtype=np.uint32)

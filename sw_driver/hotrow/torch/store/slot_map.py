@@ -66,7 +66,7 @@ class SlotMap(DeviceTables):
         self._dense: dict[tuple[int, ...], tuple[Any, tuple[int, ...]]] = {}
         # Tables of the last batch and their numbers; samples and lookups, if each bag has one.
         self._features: tuple[tuple[int, ...], NDArray[np.int64]] | None = None
-        self._counts: tuple[tuple[int, int], NDArray[np.int64]] | None = None
+        self._counts: tuple[tuple[int, tuple[int, ...]], NDArray[np.int64]] | None = None
         self.slots = sum(storage.slots for storage in self.storages)
 
     def batch(self, bags: Bags) -> Batch:
@@ -93,8 +93,9 @@ class SlotMap(DeviceTables):
             self._features = bags.tables, numbers
         if not bags.dense:
             return self._features[1], np.array(bags.counts, np.int64)
-        if self._counts is None or self._counts[0] != (bags.samples, bags.features):
-            self._counts = (bags.samples, bags.features), np.array(bags.counts, np.int64)
+        samples = bags.samples
+        if self._counts is None or self._counts[0] != (samples, bags.tables):
+            self._counts = (samples, bags.tables), np.full(len(bags.tables), samples, np.int64)
         return self._features[1], self._counts[1]
 
     def rows_of(self, group: int, rows: RowList) -> tuple[NDArray[np.bool_], torch.Tensor]:
