@@ -6,7 +6,8 @@ from dataclasses import replace
 import hotrow
 import numpy as np
 import pytest
-from hotrow import NO_SLOT, BatchError, CommandError, DeviceError, Opcode, Status
+from hotrow import NO_SLOT, BatchError, CommandError, DeviceError, Opcode, RowList, Status
+from hotrow.memory.buffer import Held
 from hotrow_rtl.config import preset
 
 from tests.driver.conftest import (
@@ -298,3 +299,24 @@ def test_a_card_without_a_planner():
             with pytest.raises(DeviceError, match=f"no planner, which {what} needs.*planner=True"):
                 call()
         assert raw(device, Opcode.PLAN) is Status.BAD_OPCODE
+
+
+def test_lists_that_stay_where_the_card_wrote_them(open_planner):
+    """Views of the card's lists are those of copies, and GATHER finds its rows by their address."""
+    device = open_planner()
+    tables, lists = device.tables, Held()
+    ids = np.arange(len(tables) * 3, dtype=np.int64).reshape(3, -1) % 5
+    kept = device.plan(ids, 0, lists=lists)
+    assert kept.fills.address is not None
+    rows = device.gather(kept.fills)
+    copied = RowList(kept.fills.table.copy(), kept.fills.row.copy())
+    assert np.array_equal(rows, device.gather(copied))
+    slots = np.random.default_rng(3).permutation(len(copied)).astype(np.uint32)
+    into = hotrow.empty(rows.shape, rows.dtype)
+    device.gather(kept.fills, out=into, slots=slots)
+    assert np.array_equal(into[slots], rows)
+    before = kept.slots.copy()
+    lists.release()
+    device.retire(0)
+    again = device.plan(ids, 1)
+    assert np.array_equal(again.slots, before) and again.fills.address is None

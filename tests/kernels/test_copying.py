@@ -69,3 +69,13 @@ def test_slots_elsewhere_are_refused(wrong):
     slots = np.array([16, 17, wrong], np.uint32)
     with pytest.raises(Error, match=f"lookup 2 has slot {wrong:#x}"):
         place_slots(slots, torch.tensor([30, 21]), **SHAPE)
+
+
+def test_slots_of_the_whole_directory_are_their_places():
+    shape, area = {"directory": 64, "per_choice": 32, "part": 32}, torch.tensor([70, 81])
+    slots = np.array([0, 31, 32, 63], np.uint32)
+    assert place_slots(slots, area, **shape).tolist() == [0, 31, 32, 63]
+    more = np.append(slots, np.uint32(65))
+    assert place_slots(more, area, **shape).tolist() == [0, 31, 32, 63, 81]
+    with pytest.raises(Error, match="lookup 4 has slot 0x42"):
+        place_slots(np.append(slots, np.uint32(66)), area, **shape)

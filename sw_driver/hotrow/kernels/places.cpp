@@ -13,6 +13,14 @@ extern "C" int64_t place_slots(const uint32_t *slots, int64_t count, int64_t dir
                                uint32_t flag, int32_t choice_log2, int64_t part, int64_t first,
                                const int64_t *area, int64_t area_rows, int32_t *places) {
     const int64_t mask = (int64_t{1} << choice_log2) - 1;
+    if (part == mask + 1 && !first) {  // a partition of the whole directory: a slot is its place
+        uint32_t most = flag;
+        for (int64_t i = 0; i < count; ++i) most = std::max(most, slots[i]);
+        if (most < std::min<int64_t>(directory, INT32_MAX)) {
+            std::memcpy(places, slots, count * sizeof *places);
+            return 0;
+        }
+    }
     for (int64_t i = 0; i < count; ++i) {
         const int64_t slot = slots[i];
         if ((slot & flag) || slot >= directory) {

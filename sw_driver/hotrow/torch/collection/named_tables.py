@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import is_not
+from itertools import repeat
+from operator import is_, is_not
 from typing import Any, Self, cast
 
 import torch
@@ -108,9 +109,10 @@ class NamedTables(_Unsaved, nn.ModuleDict):
         shown = [table._parameters["weight"] for table in tables]
         found = {each.requires_grad for each in shown if each is not None}
         # In each step without a call for each table, unless a table is in question.
-        if (None in shown or [*map(torch.Tensor.data_ptr, cast(Any, shown))] != [
-                table._address for table in tables]
-                or any(map(is_not, shown, [table._shown[0] for table in tables]))):
+        if (any(map(is_not, shown, [table._shown[0] for table in tables]))
+                or any(map(is_, shown, repeat(None)))
+                or [*map(torch.Tensor.data_ptr, cast(Any, shown))] != [
+                    table._address for table in tables]):
             found = {table.trains(each) for table, each in zip(tables, shown, strict=True)}
         if len(found) > 1:
             raise Error("some tables of a collection are frozen and others are not: freeze all of "

@@ -42,7 +42,7 @@ class Options:
     depth : int
         Batches that may be planned and not trained.
     look_ahead : int
-        Batches that are marked beyond the planned one.
+        Batches that are marked beyond the planned one, while plans evict rows.
     workers : int, optional
         Threads that run the stages of coming batches while one trains; with 0 the stages run when a
         batch is used. By default 1 with a card in software and two cores or more, else 0.
