@@ -4,15 +4,18 @@ from hotrow.contract.errors import Error
 from hotrow.kernels.grouping import Grouper
 from hotrow.kernels.ids import flatten_ids
 from hotrow.kernels.pooling import BagLayout, pool_bags, sum_gradients
+from hotrow.kernels.updating import update_rows
 from hotrow.kernels.whole_tables import TableFeatures
+from hotrow.torch.optim.rules import SGD, PartialRowwiseAdam, RowwiseAdagrad
 
 COUNTS = torch.tensor([5, 9, 5])  # the first and the last feature look up in one table
 FIRST, COLUMNS = torch.tensor([16, 0, 16]), torch.tensor([40, 0, 20])
 
 
-def features(dtype=torch.float32, mean=None):
-    rows = torch.randn(25, 20, generator=torch.Generator().manual_seed(1)).to(dtype)
-    return TableFeatures(rows, Grouper(25), torch.arange(3), FIRST, COUNTS, COLUMNS, 60, mean)
+def features(dtype=torch.float32, mean=None, dim=20):
+    rows = torch.randn(25, dim, generator=torch.Generator().manual_seed(1)).to(dtype)
+    return TableFeatures(rows, Grouper(25), torch.arange(3), FIRST, COUNTS, COLUMNS // 20 * dim,
+                         3 * dim, mean)
 
 
 def same_bits(ours, theirs):
@@ -47,10 +50,57 @@ def test_bits_are_those_of_the_single_passes(bags, dtype, integers, threads, mon
     assert found is not None and torch.equal(found.long(), flat)
     assert same_bits(out, pool_bags(of.rows, flat, layout, weights))
     for gradients in (torch.randn(samples, 60), torch.randn(1, 60).expand(samples, 60)):
-        distinct, got = of.sum_rows(found, lengths, weights, gradients, sums)
+        distinct, got, finite = of.sum_rows(found, lengths, weights, gradients, sums)
         groups = Grouper(25).group(flat)
         assert torch.equal(distinct.long(), groups.distinct)
-        assert same_bits(got, sum_gradients(gradients, groups, layout, weights)[0])
+        assert same_bits(got, sum_gradients(gradients, groups, layout, weights)[0]) and finite
+
+
+@pytest.mark.parametrize("rule", [SGD(0.1), RowwiseAdagrad(0.1), PartialRowwiseAdam(0.1)],
+                         ids=lambda rule: rule.name)
+@pytest.mark.parametrize("dim", [16, 20, 128])
+@pytest.mark.parametrize("integers", [torch.int32, torch.int64])
+def test_a_step_is_that_of_the_sums(integers, dim, rule, monkeypatch):
+    monkeypatch.setattr("hotrow.kernels.whole_tables.threads_for", lambda _: 3)
+    rule.steps, lengths, ends = 1, torch.randint(0, 9, (3 * 40,)), []
+    at = torch.randint(25, (int(lengths.sum()),), dtype=integers)
+    gradients = torch.randn(40, 3 * dim)
+    for one_pass in (False, True):
+        of, state = features(dim=dim), torch.full((25, 1 + dim), 0.5)
+        state = {"row": state[:, 0].clone(), "element": state}.get(rule.state)
+        if one_pass:
+            of.step(at, lengths, gradients, rule, state, torch.empty(5 * len(at) + 16))
+        else:
+            distinct, sums, _ = of.sum_rows(at, lengths, None, gradients,
+                                            torch.empty(len(at), dim))
+            update_rows(of.rows, distinct, sums, rule, state)
+        ends.append((of.rows, of.rows[:, 0] if state is None else state.contiguous()))
+    assert all(map(same_bits, *ends))
+
+
+def test_a_step_of_other_lookups_is_refused():
+    of, at, lengths = features(), torch.zeros(6, dtype=torch.int32), torch.ones(
+        6, dtype=torch.int64)
+    before, memory = of.rows.clone(), torch.empty(46)
+    for wrong, sizes, room in ((at + 25, lengths, memory), (at - 1, lengths, memory),
+                               (at[:5], lengths, memory), (at, 2 * lengths, memory),
+                               (at, lengths, memory[1:])):
+        with pytest.raises(Error, match="lookups"):
+            of.step(wrong, sizes, torch.ones(2, 60), SGD(0.1), None, room)
+    with pytest.raises(Error, match="lookups"):
+        features(mean=torch.ones(3, dtype=torch.bool)).step(
+            at, lengths, torch.ones(2, 60), SGD(0.1), None, memory)
+    assert torch.equal(of.rows, before)
+
+
+@pytest.mark.parametrize("value, additions, finite", [
+    (1.0, 40, True), (float("nan"), 1, False), (float("-inf"), 1, False), (-3e38, 1, False),
+    (-1e38, 1, True), (1e38, 2, False), (1.0, 1 << 23, False)])
+def test_a_copy_says_whether_sums_are_finite(value, additions, finite):
+    gradients, out = torch.randn(7, 60), torch.empty(7, 60)
+    gradients[5, 11] = value
+    assert features().copy(gradients, out, additions) == finite
+    assert same_bits(out, gradients)
 
 
 @pytest.mark.parametrize("wrong", [-1, 5, 1 << 31, -(1 << 62), (1 << 63) - 1])
@@ -91,5 +141,5 @@ def test_batches_without_samples_or_lookups():
     out, lengths = torch.ones(2, 60), torch.zeros(6, dtype=torch.int64)
     flat = of.look_up(nothing, lengths, None, out)
     assert flat is not None and not out.any()
-    distinct, sums = of.sum_rows(flat, lengths, None, torch.ones(2, 60), torch.empty(0, 20))
+    distinct, sums, _ = of.sum_rows(flat, lengths, None, torch.ones(2, 60), torch.empty(0, 20))
     assert not len(distinct) and not len(sums)

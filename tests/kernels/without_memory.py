@@ -48,6 +48,9 @@ def passes():
     yield "pool_backward", lambda: pooling.sum_gradients(source, groups, layout), []
     yield "look_up", lambda: of.look_up(grid, None, None, out), []
     yield "sum_rows", lambda: of.sum_rows(slots, None, None, source, out), []
+    plain = TableFeatures(rows, Grouper(ROWS), zero, zero, zero + ROWS, zero, DIM)
+    yield "step_whole", lambda: plain.step(
+        slots, None, source, RowwiseAdagrad(0.1), state, torch.empty(5 * ROWS + 16)), [rows, state]
     yield "id_map_find", lambda: ids.find(np.arange(ROWS)), []
     yield "id_map_expire", lambda: ids.plan(np.arange(ROWS, ROWS + 9)), [
         torch.from_numpy(ids._index.free)]

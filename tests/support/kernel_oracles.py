@@ -80,7 +80,7 @@ def sums(gradients, groups, layout, weights):
 
 
 def whole(rows, first, counts, given, layout, weights, gradients):
-    """[pooled bags, row of each lookup, distinct rows, sums of each]"""
+    """[pooled bags, row of each lookup, distinct rows, sums of each, whether all are finite]"""
     if layout.lengths is None:
         _need(given.dim() == 2)
         given = given.T.reshape(-1)
@@ -94,7 +94,7 @@ def whole(rows, first, counts, given, layout, weights, gradients):
     numbers, distinct, seen = group(flat, len(rows))
     groups = Groups(*map(torch.tensor, (numbers, distinct, seen)))
     return [*pool(rows, flat, layout, weights), flat, distinct,
-            sums(gradients, groups, layout, weights)[0]]
+            *sums(gradients, groups, layout, weights)]
 
 
 def update(rows, slots, gradients, rule, state):

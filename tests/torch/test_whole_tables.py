@@ -3,8 +3,9 @@
 import pytest
 import torch
 from hotrow.contract.errors import BatchError, Error
-from hotrow.torch import HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import Adagrad, HotEmbeddingBagCollection, TableConfig
 from hotrow.torch.store.whole_tables import WholeLookup, WholeTables
+from torch.nn.utils import clip_grad_norm_
 
 SAMPLES = 30
 MIXED = [TableConfig("a", 40, 16), TableConfig("b", 9, 4, "mean"),
@@ -94,3 +95,65 @@ def test_evaluation_trains_and_counts_nothing():
     assert collection.staging.empty and not collection.batches.count
     with pytest.raises(Error, match="looked up in eval"):
         collection.optimizer.step()
+
+
+def long_bags(samples=SAMPLES):
+    """Bags of 3 ids."""
+    return [(torch.randint(0, table.num_embeddings, (3 * samples,)), torch.arange(samples) * 3)
+            for table in ONE for _ in table.feature_names]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", Adagrad(0.1, weight_decay=0.1)])
+def test_gradients_that_somebody_sees_are_those_of_the_step(optimizer):
+    """Rows train without their sums, unless these are looked at, or the rule needs them."""
+    ends = []
+    for looks in (False, True):
+        torch.manual_seed(5)
+        with HotEmbeddingBagCollection(ONE, optimizer=optimizer, lr=0.3, seed=1) as collection:
+            for _ in range(3):
+                batch = long_bags()
+                gradient = torch.randn(SAMPLES, 60)
+                collection(batch).backward(gradient)
+                gradient.fill_(float("nan"))  # the caller's again
+                assert not collection.staging.empty and collection.staging.nbytes
+                if looks:
+                    norm = clip_grad_norm_(collection.gradients(), 1e9)
+                    assert norm > 0
+                collection.optimizer.step()
+                assert collection.staging.empty and collection.gradients()[0].grad is None
+            ends.append([part.clone() for table in collection.embeddings.values()
+                         for part in (table.weight.detach(), table.state) if part is not None])
+    assert all(map(torch.equal, *ends))
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 3e38])
+def test_a_gradient_of_long_bags_that_is_not_finite_changes_nothing(wrong):
+    collection = HotEmbeddingBagCollection(ONE, lr=0.3, seed=1)
+    before = collection.embeddings["a"].weight.detach().clone()
+    gradient = torch.ones(SAMPLES, 60)
+    gradient[:, 3] = wrong
+    collection([(ids * 0 + 2, offsets) for ids, offsets in long_bags()]).backward(gradient)
+    with pytest.raises(Error, match="row 2 of table 'a' is not finite, and nothing was applied"):
+        collection.optimizer.step()
+    assert torch.equal(collection.embeddings["a"].weight, before)
+    collection.optimizer.zero_grad()
+    assert collection.staging.empty
+
+
+def test_gradients_of_long_bags_are_set_scaled_and_dropped():
+    collection = HotEmbeddingBagCollection(ONE, lr=1.0, seed=1)
+    before = collection.embeddings["a"].weight.detach().clone()
+    sums, = collection.gradients()
+    collection(long_bags()).sum().backward()
+    sums.grad = None
+    collection.optimizer.step()
+    assert torch.equal(collection.embeddings["a"].weight, before)
+    collection(long_bags()).sum().backward()
+    sums.grad.data[:] = float("nan")
+    with pytest.raises(Error, match="not finite"):
+        collection.optimizer.step()
+    collection.optimizer.zero_grad()
+    collection([(ids * 0, offsets) for ids, offsets in long_bags()]).sum().backward()
+    sums.grad *= 0.5
+    collection.optimizer.step()
+    torch.testing.assert_close(collection.embeddings["a"].weight[0], before[0] - 1.5 * SAMPLES)

@@ -1,4 +1,4 @@
-// Steps of an optimizer on a row as the card takes them, for the passes and for the engine.
+// Steps of an optimizer on rows; those of SGD and row-wise Adagrad are the card's.
 
 #pragma once
 
@@ -39,4 +39,103 @@ inline float step_rowwise_adagrad(const typename Element::Stored *from,
         store<Element>(to + d, fma(factor, values[d / LANES], load<Element>(from + d, n)), n);
     });
     return state;
+}
+
+enum Rule : int32_t { SGD, ROWWISE_ADAGRAD, ADAGRAD, ADAM, PARTIAL_ROWWISE_ADAM };
+
+// `rate` is that of the step, and the others than `eps` are Adam's: what its two moments keep of
+// themselves and take of a gradient, and the divisor of the second one's root.
+struct Parameters {
+    float rate, eps, keeps[2], takes[2], divisor;
+};
+
+// Numbers of state of a row.
+inline int64_t columns(Rule rule, int64_t dim) {
+    switch (rule) {
+        case SGD: return 0;
+        case ROWWISE_ADAGRAD: return 1;
+        case ADAGRAD: return dim;
+        case ADAM: return 2 * dim;
+        default: return dim + 1;
+    }
+}
+
+// A step of Adam, whose second moment is that of the row where it is given, else of each element.
+template <class Element, int WIDTH, class Gradient>
+void adam(const Parameters &by, typename Element::Stored *row, float *state,
+          const Gradient &gradient, int64_t dim, const float *of_row) {
+    vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
+        const Floats values = gradient(d, n);
+        const Floats first = load(state + d, n) * all(by.keeps[0]) + values * all(by.takes[0]);
+        store(state + d, first, n);
+        Floats second = of_row ? all(*of_row) : load(state + dim + d, n);
+        if (!of_row) {
+            second = second * all(by.keeps[1]) + values * values * all(by.takes[1]);
+            store(state + dim + d, second, n);
+        }
+        const Floats root = sqrt(second) / all(by.divisor) + all(by.eps);
+        store<Element>(row + d, load<Element>(row + d, n) - first / root * all(by.rate), n);
+    });
+}
+
+// `gradient(d, n)` are elements d .. d + n - 1; `memory` as for `step_rowwise_adagrad`.
+template <class Element, int WIDTH, class Gradient>
+void step(Rule rule, typename Element::Stored *row, float *state, const Gradient &gradient,
+          int64_t dim, const Parameters &by, Floats *memory) {
+    const float lr = by.rate, eps = by.eps;
+    if (rule == SGD) {
+        step_sgd<Element, WIDTH>(row, row, dim, lr, gradient);
+    } else if (rule == ROWWISE_ADAGRAD) {
+        *state = step_rowwise_adagrad<Element, WIDTH>(row, row, *state, dim, lr, eps, gradient,
+                                                      memory);
+    } else if (rule == ADAM) {
+        adam<Element, WIDTH>(by, row, state, gradient, dim, nullptr);
+    } else if (rule == PARTIAL_ROWWISE_ADAM) {
+        float *second = state + dim;
+        vectors<WIDTH>(dim, [&](int64_t d, int64_t n) { memory[d / LANES] = gradient(d, n); });
+        const float mean = mean_square(memory, memory + vector_count(dim), dim);
+        *second = *second * by.keeps[1] + mean * by.takes[1];
+        adam<Element, WIDTH>(by, row, state, gradient, dim, second);
+    } else {
+        vectors<WIDTH>(dim, [&](int64_t d, int64_t n) {
+            const Floats values = gradient(d, n);
+            const Floats grown = fma(values, values, load(state + d, n));
+            store(state + d, grown, n);
+            store<Element>(row + d, load<Element>(row + d, n) +
+                                        all(-lr) * values / (sqrt(grown) + eps), n);
+        });
+    }
+}
+
+// Step on distinct rows, row slot_at(i) by what gradient_of(width, i, sums, take) gives `take`: a
+// gradient as for `step`. `sums` is memory of vector_count(dim) vectors.
+template <class SlotAt, class GradientOf>
+void step_rows(const Table &table, float *state, int64_t state_stride, Rule rule,
+               const Parameters &by, int64_t count, int threads, const SlotAt &slot_at,
+               const GradientOf &gradient_of) {
+    const int64_t beside = columns(rule, table.dim), room = vector_count(table.dim);
+    if (!beside) state = nullptr;
+    PerThread memory(threads, 3 * room);
+    with_element(table.type, [&](auto element) {
+        with_width(table.dim, [&](auto width) {
+            using Element = decltype(element);
+            constexpr int WIDTH = decltype(width)::value;
+            auto *rows = static_cast<typename Element::Stored *>(table.data);
+            parallel(count, threads, [&](int64_t first, int64_t last) {
+                const int64_t dim = WIDTH ? WIDTH : table.dim;
+                Floats *const own = memory.take();
+                for (int64_t i = first; i < last; ++i) {
+                    const int64_t ahead = slot_at(std::min(i + PREFETCH, last - 1));
+                    const int64_t slot = slot_at(i);
+                    prefetch<1>(rows, ahead, table.stride, dim);
+                    if (state) prefetch<1>(state, ahead, state_stride, beside);
+                    gradient_of(width, i, own + 2 * room, [&](const auto &gradient) INLINED {
+                        step<Element, WIDTH>(rule, rows + slot * table.stride,
+                                             state ? state + slot * state_stride : nullptr,
+                                             gradient, dim, by, own);
+                    });
+                }
+            });
+        });
+    });
 }

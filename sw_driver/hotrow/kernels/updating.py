@@ -61,7 +61,7 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
         A slot is no row, or is given twice; no row has changed.
     """
     Integers.of(slots)
-    code, dimensions, times, more = _RULES.get(rule.name, (None, 0, 0, 0))
+    _, dimensions, times, more = _RULES.get(rule.name, (None, 0, 0, 0))
     count, held = slots.shape[0], rows.shape[0]
     if slots.dim() != 1 or not rows.shape[1] or (
             held > 1 and rows.stride(0) < rows.shape[1]):
@@ -78,7 +78,8 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
                        or state.device.type != "cpu"):
         columns = [times * rows.shape[1] + more][:dimensions - 1]
         raise Error(f"{rule.name} needs state float32{[held, *columns]}")
-    if code is None or not rule.plain:
+    native = compiled_rule(rule)
+    if native is None:
         _step(rows, slots, gradients, rule, state, keys)
         return
     slots, gradients = slots.contiguous(), gradients.contiguous()
@@ -89,11 +90,18 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
     wrong = library().update(
         ctypes.byref(Table.of(rows)), None if kept is None else kept.data_ptr(),
         0 if kept is None else kept.stride(0), Integers.of(slots), count, distinct,
-        pointer(gradients, torch.float32), code, _parameters(rule), threads_for(gradients.numel()))
+        pointer(gradients, torch.float32), *native, threads_for(gradients.numel()))
     if wrong > 0:
         raise _no_row(slots, wrong - 1, len(rows))
     if wrong < 0:
         raise _twice(slots, -1 - wrong)
+
+
+def compiled_rule(rule: Rule) -> tuple[int, ctypes.Array[ctypes.c_float]] | None:
+    """Code and parameters of a rule that has a compiled pass, or None."""
+    if rule.name not in _RULES or not rule.plain:
+        return None
+    return _RULES[rule.name][0], _parameters(rule)
 
 
 def _parameters(rule: Any) -> ctypes.Array[ctypes.c_float]:

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "passes.hpp"
+#include "row_steps.hpp"
 
 // Features whose tables share an array of rows: what batches of any size have in common.
 struct Features {
@@ -52,8 +53,8 @@ extern "C" int64_t look_up(const Features *of, const void *ids, int32_t wide, in
 // Sum the gradients of the lookups of each row, in lookup order.
 //
 // `flat`, `lengths` and `weights` are those of `look_up`; `distinct`, of the width of `flat`, and
-// `sums` have memory for all lookups. Returns the number of distinct rows, or -1 where the lookups
-// are not those of the features.
+// `sums` have memory for all lookups. Returns the number of distinct rows, and 2^32 more where a sum
+// is not finite, or -1 where the lookups are not those of the features.
 extern "C" int64_t sum_rows(const Features *of, const void *flat, int32_t wide, int64_t lookups,
                             int64_t samples, const int64_t *lengths, const float *weights,
                             const float *gradients, int64_t row_stride, void *distinct, float *sums,
@@ -68,13 +69,13 @@ extern "C" int64_t sum_rows(const Features *of, const void *flat, int32_t wide, 
                     row_stride};
     const int64_t state = pool_backward(gradients, &bags, numbers.get(), numbers.get() + lookups,
                                         found, of->table.dim, sums, threads);
-    if (state == FINITE || state == INFINITE) return found;
+    if (state == FINITE || state == INFINITE) return found + (int64_t{state == INFINITE} << 32);
     return state == NO_MEMORY ? state : -1;
 } catch (const std::exception &) {
     return NO_MEMORY;
 }
 
-// Sum the rows of each bag in lookup order, where the row of each lookup is known.
+// Sum the rows of each bag, where the row of each lookup is known.
 //
 // `at`, of the width of `wide`, has the row of each lookup in the array; `lengths` and `weights` are
 // those of `look_up`. Returns 0, or another number as `pool_forward` does.
@@ -84,4 +85,85 @@ extern "C" int64_t pool_rows(const Features *of, const void *at, int32_t wide, i
     const Bags bags{{lengths, 1}, weights, of->mean, of->columns, of->count, samples, lookups,
                     row_stride};
     return pool_forward(&of->table, &bags, {at, wide}, samples, 1, pooled, threads);
+}
+
+// Copy float32[count, width], and return the bits of the largest magnitude: more than those of any
+// finite number where one is not finite.
+extern "C" int64_t copy_bounded(const float *from, int64_t count, int64_t stride, int64_t width,
+                                float *to) {
+    int32_t large = 0;
+    for (int64_t row = 0; row < count; ++row, from += stride, to += width) {
+        for (int64_t i = 0; i < width; ++i) {
+            int32_t bits;
+            std::memcpy(&bits, from + i, sizeof bits);
+            large = std::max(large, bits & 0x7fffffff);
+            to[i] = from[i];
+        }
+    }
+    return large;
+}
+
+// Step on the rows of a batch, each by the sum of the gradients of its lookups in lookup order.
+//
+// `flat` and `lengths` are those of `look_up`, without weights; no bag is a mean. `state` and the
+// rule are those of `update`. `memory` is of 3 * lookups + PREFETCH numbers, `distinct` of `lookups`
+// of the width of `flat`. Returns 0, or -1 where the lookups are not those of the features or the
+// gradients have too many elements: then no row has changed.
+extern "C" int64_t step_whole(const Features *of, const void *flat, int32_t wide, int64_t lookups,
+                              int64_t samples, const int64_t *lengths, const float *gradients,
+                              int64_t row_stride, void *distinct, int32_t *memory, float *state,
+                              int64_t state_stride, int32_t kind, const Parameters *by,
+                              int threads) try {
+    const Bags bags{{lengths, 1}, nullptr, nullptr, of->columns, of->count, samples, lookups,
+                    row_stride};
+    if (lookups < 0 || lookups > INT32_MAX || samples * row_stride > UINT32_MAX ||
+        (!lengths && lookups != of->count * samples) || !bags.sound())
+        return -1;
+    int32_t *const numbers = memory, *const ends = memory + lookups;
+    const int64_t found = group({flat, wide}, 1, lookups, 0, 1, of->table.rows, of->seen, numbers,
+                                distinct, ends);
+    if (found < 0) return -1;
+    // Where the gradients of each number begin, then, once they are listed, where they end.
+    for (int64_t number = 0, sum = 0; number < found; ++number) {
+        const int32_t count = ends[number];
+        ends[number] = static_cast<int32_t>(sum);
+        sum += count;
+    }
+    auto *const listed = reinterpret_cast<uint32_t *>(memory + 2 * lookups);
+    for (int64_t feature = 0, i = 0, bag = 0; feature < of->count; ++feature)
+        for (int64_t sample = 0; sample < samples; ++sample, ++bag)
+            for (int64_t each = bags.length(bag); each > 0; --each, ++i)
+                listed[ends[numbers[i]]++] =
+                    static_cast<uint32_t>(sample * row_stride + of->columns[feature]);
+    std::fill(listed + lookups, listed + lookups + PREFETCH, 0);
+    const Integers slots{distinct, wide};
+    const int64_t dim = of->table.dim;
+    step_rows(of->table, state, state_stride, static_cast<Rule>(kind), *by, found, threads,
+              [&](int64_t i) { return slots[i]; },
+              [&](auto width, int64_t i, Floats *sums, const auto &take) {
+        constexpr int WIDTH = decltype(width)::value;
+        const uint32_t *const from = listed + (i ? ends[i - 1] : 0);
+        const int64_t count = listed + ends[i] - from;
+        if constexpr (WIDTH) {
+            constexpr int VECTORS = WIDTH / LANES;
+            const auto sum = partial_sums<1, VECTORS, 1>(
+                count, 0, [&](Sum<VECTORS> &sum, int64_t j) INLINED {
+                    prefetch<0>(gradients, from[j + PREFETCH], 1, WIDTH);
+                    each_of<VECTORS>([&](auto v) INLINED {
+                        sum.at[v] += load(gradients + from[j] + v * LANES);
+                    });
+                });
+            take([&](int64_t d, int64_t) INLINED { return sum.at[d / LANES]; });
+        } else {
+            vectors<0>(dim, [&](int64_t d, int64_t n) {
+                Floats sum{};
+                for (int64_t j = 0; j < count; ++j) sum += load(gradients + from[j] + d, n);
+                sums[d / LANES] = sum;
+            });
+            take([&](int64_t d, int64_t) { return sums[d / LANES]; });
+        }
+    });
+    return 0;
+} catch (const std::exception &) {
+    return NO_MEMORY;
 }

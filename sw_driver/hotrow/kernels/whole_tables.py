@@ -2,6 +2,7 @@
 sums of rows."""
 
 import ctypes
+import struct
 
 import torch
 from torch import Tensor
@@ -9,6 +10,10 @@ from torch import Tensor
 from ..contract.errors import Error
 from .grouping import Grouper
 from .library import Table, library, pointer, threads_for
+from .updating import Rule, compiled_rule
+
+# Sums of so many numbers grow less than twice by their roundings.
+_ADDITIONS, _LARGEST_SUM = 1 << 23, torch.finfo(torch.float32).max / 2
 
 
 class _Features(ctypes.Structure):
@@ -106,7 +111,7 @@ class TableFeatures:
 
     def pool_rows(self, at: Tensor, lengths: Tensor | None, weights: Tensor | None,
                   out: Tensor) -> None:
-        """Sum the rows of each bag in lookup order, where the row of each lookup is known.
+        """Sum the rows of each bag as `pool_bags` does, where the row of each lookup is known.
 
         Parameters
         ----------
@@ -135,7 +140,7 @@ class TableFeatures:
                         f"{at.dtype} {list(at.shape)}")
 
     def sum_rows(self, flat: Tensor, lengths: Tensor | None, weights: Tensor | None,
-                 gradients: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+                 gradients: Tensor, sums: Tensor) -> tuple[Tensor, Tensor, bool]:
         """Sum the gradients of each row in lookup order, from those of the bags.
 
         Parameters
@@ -154,21 +159,20 @@ class TableFeatures:
         distinct : int32[u] or int64[u]
             Rows, in order of first appearance.
         sums : float32[u, D]
+        finite : bool
+            Whether each sum is a finite number.
 
         Raises
         ------
         Error
         """
         lookups, samples = flat.shape[0], gradients.shape[0]
-        if (gradients.dtype != torch.float32 or gradients.shape != (samples, self.width)
-                or (gradients.numel() and gradients.stride(1) != 1 and self.width > 1)
-                or gradients.device.type != "cpu"
-                or flat.dtype not in (torch.int32, torch.int64)
+        if (flat.dtype not in (torch.int32, torch.int64)
                 or sums.shape[0] < lookups or sums.shape[1] != self.dim
-                or (lengths is not None and lengths.shape != (self.count * samples,))
                 or (weights is not None and weights.shape != (lookups,))):
-            raise Error(f"expected gradients float32[samples, {self.width}] of {lookups} lookups, "
-                        f"got {gradients.dtype} {list(gradients.shape)}")
+            raise Error(f"expected memory for the sums and weights of {lookups} lookups, got "
+                        f"{list(sums.shape)}")
+        self._check(gradients, lengths)
         distinct = torch.empty_like(flat)
         found = library().sum_rows(
             self._address, pointer(flat, flat.dtype), flat.dtype == torch.int64, lookups, samples,
@@ -178,4 +182,72 @@ class TableFeatures:
         if found < 0:
             raise Error(f"expected the {lookups} lookups of {samples} samples that look_up "
                         f"returned, with its lengths")
-        return distinct[:found], sums[:found]
+        infinite, found = divmod(found, 1 << 32)
+        return distinct[:found], sums[:found], not infinite
+
+    @property
+    def steps(self) -> bool:
+        """Whether `step` takes these features."""
+        return self._kept[-1] is None
+
+    def copy(self, gradients: Tensor, out: Tensor, additions: int) -> bool:
+        """Copy gradients float32[samples, width] to memory for as many.
+
+        Returns
+        -------
+        bool
+            Whether every sum of at most so many of their elements is finite, in any order.
+        """
+        self._check(gradients, None)
+        if out.shape != gradients.shape:
+            raise Error(f"expected memory for {list(gradients.shape)}, got {list(out.shape)}")
+        bits = library().copy_bounded(gradients.data_ptr(), *gradients.shape, gradients.stride(0),
+                                      pointer(out, torch.float32))
+        largest, = struct.unpack("f", struct.pack("I", bits))
+        return bool(additions < _ADDITIONS and additions * largest < _LARGEST_SUM)
+
+    def step(self, flat: Tensor, lengths: Tensor | None, gradients: Tensor, rule: Rule,
+             state: Tensor | None, memory: Tensor) -> None:
+        """Update each row of a batch by the sum of its gradients, in one pass; no feature is a
+        mean, and nothing has weights.
+
+        Parameters
+        ----------
+        flat, lengths, gradients
+            As for `sum_rows`.
+        rule : Rule
+            With a compiled pass, see `compiled_rule`.
+        state : float32[R] or float32[R, columns], optional
+            As for `update_rows`.
+        memory : float32[n * 5 + 16]
+            Which the pass uses.
+
+        Raises
+        ------
+        Error
+            The parts do not fit each other; no row has changed.
+        """
+        lookups, native = flat.shape[0], compiled_rule(rule)
+        self._check(gradients, lengths)
+        if native is None or not self.steps or memory.numel() < 5 * lookups + 16 or (
+                flat.dtype not in (torch.int32, torch.int64)):
+            raise Error(f"expected sums, a rule with a compiled pass and memory for {lookups} "
+                        f"lookups, got {rule.name} and {memory.numel()} numbers")
+        refused = library().step_whole(
+            self._address, pointer(flat, flat.dtype), flat.dtype == torch.int64, lookups,
+            gradients.shape[0], pointer(lengths, torch.int64), gradients.data_ptr(),
+            gradients.stride(0), memory.data_ptr(), memory.data_ptr() + 8 * lookups,
+            None if state is None else state.data_ptr(),
+            0 if state is None else state.stride(0), *native, threads_for(lookups * self.dim))
+        if refused:
+            raise Error(f"expected the {lookups} lookups of {gradients.shape[0]} samples that "
+                        f"look_up returned, with its lengths")
+
+    def _check(self, gradients: Tensor, lengths: Tensor | None) -> None:
+        samples = gradients.shape[0]
+        if (gradients.dtype != torch.float32 or gradients.shape != (samples, self.width)
+                or (gradients.numel() and gradients.stride(1) != 1 and self.width > 1)
+                or gradients.device.type != "cpu"
+                or (lengths is not None and lengths.shape != (self.count * samples,))):
+            raise Error(f"expected gradients float32[samples, {self.width}] of the lookups' "
+                        f"bags, got {gradients.dtype} {list(gradients.shape)}")

@@ -76,7 +76,7 @@ class CardBags(Staged):
         if (weights is None and self._rows.values is None and most <= _MOST and finite
                 and not self.by_row):
             self.bags = bags
-            self._set(gradients)
+            self.tensor.keep(gradients)
         else:
             self._add_rows(bags, gradients, weights)
 

@@ -30,8 +30,6 @@ class FiniteCheck:
         staged : sequence of (TableGroup, Staged)
         """
         for group, each in staged:
-            if each.values is None:
-                continue
             number = each.first_not_finite()
             if number >= 0:
                 where = group.tables.locate(each.row_of(number))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...kernels.grouping import Grouper, group_sorted
 from ...kernels.pooling import BagLayout, merge_sums, sum_gradients
-from ...kernels.updating import first_not_finite
+from ...kernels.updating import Rule, first_not_finite
 from ..features.grouping import Segment
 from ..memory.rows import Rows
 from ..memory.slot_memory import to_device
@@ -18,6 +18,7 @@ from .arithmetic import sum_duplicates
 
 # Place of each lookup of a backward, and its flat row, int64[n], when it is called.
 Places: TypeAlias = tuple[Tensor, Callable[[], Tensor]]
+_ROW_BYTES = 8  # of the number of a row
 _NO_ROWS = torch.empty(0, dtype=torch.int64, device="cpu")
 
 
@@ -46,24 +47,76 @@ class LocatedRows:
     pooler: RowPooler | None = None  # pools the bags, of which `rows` may lack later steps
 
 
+class Gradients(Tensor):
+    """A tensor whose `grad` may be made once somebody asks for it.
+
+    Attributes
+    ----------
+    make : callable, optional
+        Makes `grad`.
+    asked : bool
+        Whether a caller had or set `grad` since `keep`.
+    """
+
+    make: Callable[[], None] | None = None
+    asked = False
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @property
+    def grad(self) -> Tensor | None:
+        found, self.asked = self.found(), True
+        return found
+
+    @grad.setter
+    def grad(self, gradient: Tensor | None) -> None:
+        self.keep(gradient)
+        self.asked = True
+
+    def found(self) -> Tensor | None:
+        """The `grad`, for those who leave it as it is."""
+        make, self.make = self.make, None
+        if make is not None:
+            make()
+        return super().grad
+
+    def keep(self, gradient: Tensor | None) -> None:
+        """Set the `grad`, whose shape becomes that of the tensor."""
+        self.make, self.asked = None, False
+        setter: Callable[[Tensor, Tensor | None], None] = vars(torch._C.TensorBase)["grad"].__set__
+        setter(self, None)
+        if gradient is not None:
+            # PyTorch wants both to have one shape; an expanded scalar takes no memory.
+            self.data = self.new_zeros(()).expand(gradient.shape)
+            setter(self, gradient)
+
+
 class Staged:
     """A tensor whose `grad` are staged gradients.
 
     Attributes
     ----------
-    tensor : Tensor
+    tensor : Gradients
         Its `grad` is float32[u, D], or None while nothing is staged: clipping, a gradient scaler
         and `zero_grad` work on it. The tensor has no values, and nobody can train, broadcast or
         average it as a parameter.
     """
 
     def __init__(self, dim: int, device: str | torch.device = "cpu") -> None:
-        self.tensor = torch.zeros(0, dim, dtype=torch.float32, requires_grad=True, device=device)
-        self._zero = torch.zeros(1, 1, dtype=torch.float32, device=device)
+        self.tensor = torch.zeros(0, dim, dtype=torch.float32, device=device).as_subclass(Gradients)
+        self.tensor.requires_grad_()
 
     @property
     def values(self) -> torch.Tensor | None:
-        return self.tensor.grad
+        return self.tensor.found()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is staged."""
+        return self.tensor.make is None and self.values is None
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.values is None else self.values.nbytes + _ROW_BYTES * len(self.values)
 
     def first_not_finite(self) -> int:
         """Number of the first gradient with an element that is not finite, or -1."""
@@ -75,14 +128,21 @@ class Staged:
         raise NotImplementedError
 
     def clear(self) -> None:
-        self.tensor.grad = None
+        self.tensor.keep(None)
 
-    def _set(self, gradient: torch.Tensor) -> None:
-        """Make a gradient of any number of rows the tensor's `grad`."""
-        self.tensor.grad = None
-        # PyTorch wants both to have one shape; an expanded scalar takes no memory.
-        self.tensor.data = self._zero.expand(gradient.shape)
-        self.tensor.grad = gradient
+
+class Deferred(Protocol):
+    """Finite gradients of one batch that nobody has summed."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it keeps."""
+
+    def sums(self) -> tuple[Tensor, Tensor, bool]:
+        """Places integers [u], their sums float32[u, D], and whether each is finite."""
+
+    def step(self, rule: Rule) -> bool:
+        """Update the rows; False if that needs the sums, and nothing has changed."""
 
 
 class StagedGradients(Staged):
@@ -103,8 +163,10 @@ class StagedGradients(Staged):
     batches: list[object]
     _rows: torch.Tensor | None
     _lookups: list[Places]
+    _deferred: Deferred | None
     _grouper: Grouper | None
     _bypassed: bool
+    _finite: bool
 
     def __init__(self, dim: int, device: str | torch.device = "cpu") -> None:
         super().__init__(dim, device)
@@ -114,16 +176,40 @@ class StagedGradients(Staged):
     def rows(self) -> Tensor:
         """Flat rows int64[u] in host memory; from the compiled passes in order of first
         appearance."""
-        if self._rows is None:
+        if self.values is not None and self._rows is None:
             assert self.places is not None and self._grouper is not None, (
                 "rows are unknown only while their places are known")
             self._rows = _rows_at(self.places, self._lookups, self._grouper.slots)
+        assert self._rows is not None
         return self._rows
 
     @property
     def foreign(self) -> bool:
         """Whether a caller set a gradient, and no backward has."""
-        return self.values is not None and self._rows is not None and not len(self._rows)
+        return self.tensor.asked and self.values is not None and (
+            self._rows is not None and not len(self._rows))
+
+    @property
+    def deferred(self) -> Deferred | None:
+        """Gradients whose sums nobody has asked for."""
+        return None if self.tensor.make is None else self._deferred
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes if self.deferred is None else self.deferred.nbytes
+
+    def first_not_finite(self) -> int:
+        return -1 if self._finite and not self.tensor.asked else super().first_not_finite()
+
+    def defer(self, located: LocatedRows, flat: Callable[[], Tensor], deferred: Deferred) -> None:
+        """Stage the gradients of one backward where nothing is staged, and sum them if somebody
+        looks; arguments as in `add_groups`."""
+        def make() -> None:
+            with located.lock, torch.no_grad():
+                self.add_groups(located, flat, *deferred.sums())
+
+        self.clear()
+        self._deferred, self._finite, self.tensor.make = deferred, True, make
 
     def add(self, rows: Tensor, bags: Tensor, gradients: Tensor,
             weights: Tensor | None = None) -> None:
@@ -141,7 +227,7 @@ class StagedGradients(Staged):
         self._set_rows(rows, sums)
 
     def add_groups(self, located: LocatedRows, flat: Callable[[], Tensor], distinct: Tensor,
-                   sums: Tensor) -> None:
+                   sums: Tensor, finite: bool = False) -> None:
         """Stage the gradients of one backward.
 
         Parameters
@@ -153,6 +239,8 @@ class StagedGradients(Staged):
             Indices in the located rows, each once.
         sums : float32[u, D]
             Gradient of each.
+        finite : bool
+            Whether each is known to be a finite number.
         """
         if not distinct.shape[0]:
             return
@@ -167,7 +255,7 @@ class StagedGradients(Staged):
         elif self._one_place(located):
             assert self.places is not None and self._grouper and located.grouper  # both have places
             self._grouper = max(self._grouper, located.grouper, key=lambda each: each.slots)
-            self.places, sums, _ = merge_sums(
+            self.places, sums, finite = merge_sums(
                 self._grouper, self.places, self.values, distinct, sums)
         else:
             more = _rows_at(distinct, [lookups], len(located.rows))
@@ -177,10 +265,10 @@ class StagedGradients(Staged):
             self._set_rows(merged.distinct, sums)
             return
         self._lookups.append(lookups)
-        self._rows = None
+        self._rows, self._finite, self._deferred = None, finite, None
         if located.batch is not None and located.batch not in self.batches:
             self.batches.append(located.batch)
-        self._set(sums)
+        self.tensor.keep(sums)
 
     def row_of(self, number: int) -> Tensor:
         """Flat row of the gradient of that number: int64[1]."""
@@ -189,7 +277,8 @@ class StagedGradients(Staged):
     def clear(self) -> None:
         super().clear()
         self._rows, self._lookups, self.batches = _NO_ROWS, [], []
-        self.places = self._grouper = None
+        self.places = self._grouper = self._deferred = None
+        self._finite = False
 
     def _one_place(self, located: LocatedRows) -> bool:
         """Whether a row of this batch and of the staged ones has one place."""
@@ -200,7 +289,7 @@ class StagedGradients(Staged):
     def _set_rows(self, rows: Tensor, sums: Tensor) -> None:
         self.clear()
         self._rows = rows
-        self._set(sums)
+        self.tensor.keep(sums)
 
 
 def _rows_at(places: Tensor, lookups: Iterable[Places], count: int) -> Tensor:
@@ -247,7 +336,7 @@ class StagedBags(Staged):
             rows, gradients = sum_duplicates(rows, bags, gradients)
             self.rows, gradients = torch.cat((before[0], rows)), torch.cat((before[1], gradients))
             self.bags, self._summed = torch.arange(len(self.rows)), True
-        self._set(gradients)
+        self.tensor.keep(gradients)
 
     def clear(self) -> None:
         super().clear()

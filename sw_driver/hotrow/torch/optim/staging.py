@@ -23,7 +23,6 @@ from .gradients import LocatedRows, Staged, StagedBags, StagedGradients
 from .lookup import Lookup, LookupPart, RecycledMemory, backward_number
 from .rules import Rule
 
-_ROW_BYTES = 8  # of the number of a row
 _UNSTEPPED = 64  # backwards without a step, of which the user is warned
 
 
@@ -100,7 +99,7 @@ class GradientStage:
     def empty(self) -> bool:
         """Whether nothing is staged."""
         with self.lock:  # a thread that reads a `grad` while another removes it would crash
-            return all(staged.values is None for staged in self.all)
+            return all(staged.empty for staged in self.all)
 
     def tensors(self) -> list[Tensor]:
         """The tensors whose `grad` are the staged gradients."""
@@ -121,8 +120,7 @@ class GradientStage:
     @property
     def nbytes(self) -> int:
         with self.lock:
-            return sum(staged.values.nbytes + _ROW_BYTES * len(staged.values)
-                       for staged in self.all if staged.values is not None)
+            return sum(staged.nbytes for staged in self.all)
 
     def lookups(self, request: Request, located: Sequence[LocatedRows],
                 layouts: Sequence[BagLayout], pooled: bool) -> list[Lookup]:
@@ -182,7 +180,7 @@ class GradientStage:
         self.check_whole()
         finite = self.finite.check(batch, [*zip(self.groups, self.rows, strict=True),
                                            *zip(self.groups, self._bags, strict=False)])
-        begun = any(each.values is not None for each in self.all)
+        begun = any(not each.empty for each in self.all)
         counts = not self._cleared or begun or store.several_ranks
         change_rows = store.step(self.rows, rule, finite)
         try:

@@ -63,6 +63,9 @@ class ResidentStore:
              finite: torch.Tensor | None = None) -> Callable[[], None]:
         def change() -> None:
             for group, each in enumerate(staged):
+                if each.deferred is not None and self._changed[group] is None and (
+                        each.deferred.step(rule)):
+                    continue
                 if each.values is not None:
                     flat = each.rows if each.places is None else each.places
                     self.apply(group, flat, each.values, rule, finite, distinct=True)

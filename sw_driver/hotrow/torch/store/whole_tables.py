@@ -9,11 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ...kernels.updating import Rule, compiled_rule
 from ...kernels.whole_tables import TableFeatures
 from ..features.bags import Bags, GridBags
 from ..features.configs import TableConfig
 from ..optim.gradients import LocatedRows, StagedGradients
-from ..optim.lookup import Lookup
+from ..optim.lookup import Lookup, RecycledMemory
 from ..optim.staging import GradientStage
 from .resident import ResidentStore
 
@@ -35,6 +36,7 @@ class FoundRows(NamedTuple):
     flat: Callable[[], Tensor]  # flat row int64[n] of each lookup
     lengths: Tensor | None = None  # int64[bags]
     lookups: slice = slice(None)  # of the batch's
+    defers: bool = False  # whether the store steps by `Deferred`
 
 
 class WholeTables:
@@ -79,8 +81,9 @@ class WholeTables:
             if flat is None:
                 return None
             rows = self._store.groups[each.group].tables.rows
-            found.append(FoundRows(each.features, each.staged, LocatedRows(
-                rows, flat, grouper=each.features.grouper), flat.long, lengths))
+            located = LocatedRows(rows, flat, self._staging.lock, grouper=each.features.grouper)
+            found.append(FoundRows(each.features, each.staged, located, flat.long, lengths,
+                                   defers=each.features.steps))
         return WholeLookup(found, out, self._staging)
 
     def _make_groups(self, tables: tuple[int, ...]) -> list[_Group]:
@@ -115,16 +118,56 @@ class WholeLookup(Lookup):
 
     def __init__(self, found: list[FoundRows], pooled: Tensor, staging: GradientStage) -> None:
         super().__init__([], True, staging.memory, staging.staging)
-        self._found = found
+        self._found, self._staging = found, staging
         self._pooled = [pooled]
 
     def pool(self, weights: Tensor | None) -> tuple[Tensor, list[Tensor] | None]:
         return self._pooled.pop(), None  # which shall not live as long as the lookup
 
     def _stage(self, gradients: Tensor, weights: Tensor | None) -> None:
-        for features, staged, located, flat, lengths, lookups in self._found:
-            sums = self._memory.empty(located.at.shape[0], features.dim)
-            distinct, sums = features.sum_rows(
-                located.at, lengths, None if weights is None else weights[lookups], gradients,
-                sums)
-            staged.add_groups(located, flat, distinct, sums)
+        # A caller may change gradients and lengths before the step.
+        kept, finite, additions = None, False, sum(each.located.at.shape[0] for each in self._found)
+        for features, staged, located, flat, lengths, lookups, defers in self._found:
+            batch = _Gradients(features, located, lengths, None if weights is None
+                               else weights[lookups], gradients, self._memory)
+            bags = len(gradients) * features.count  # with as many lookups, sums are no larger
+            if defers and weights is None and staged.empty and located.at.shape[0] >= 2 * bags > 0:
+                if kept is None:
+                    kept = self._memory.empty(*gradients.shape)
+                    finite = features.copy(gradients, kept, additions)
+                if finite:
+                    staged.defer(located, flat, batch._replace(
+                        values=kept, lengths=None if lengths is None else lengths.clone()))
+                    continue
+            staged.add_groups(located, flat, *batch.sums())
+
+
+class _Gradients(NamedTuple):
+    """The gradients of a batch in one group of tables."""
+
+    features: TableFeatures
+    located: LocatedRows
+    lengths: Tensor | None
+    weights: Tensor | None
+    values: Tensor
+    memory: RecycledMemory
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.located.at.nbytes
+
+    def sums(self) -> tuple[Tensor, Tensor, bool]:
+        """Distinct places integers [u], the sums of their gradients float32[u, D], and whether
+        each is finite."""
+        at = self.located.at
+        return self.features.sum_rows(at, self.lengths, self.weights, self.values,
+                                      self.memory.empty(at.shape[0], self.features.dim))
+
+    def step(self, rule: Rule) -> bool:
+        """Update the rows; False if the rule has no compiled pass."""
+        at = self.located.at
+        if compiled_rule(rule) is None:
+            return False
+        self.features.step(at, self.lengths, self.values, rule, self.located.rows.state,
+                           self.memory.empty(1, 5 * at.shape[0] + 16))
+        return True
