@@ -130,6 +130,14 @@ def test_other_parts_that_do_not_fit_are_refused():
                                 (flat, (4, 60), 11), (flat + 25, (4, 60), 12)):
         with pytest.raises(Error, match="lookups"):
             of.sum_rows(at, None, None, torch.ones(gradients), torch.empty(sums, 20))
+    for at, lengths, weights, out in (
+            (flat[:11], None, None, (4, 60)), (flat, None, None, (3, 60)),
+            (flat, None, None, (4, 59)), (flat, None, torch.ones(11), (4, 60)),
+            (flat.short(), None, None, (4, 60)), (flat + 25, None, None, (4, 60)),
+            (flat - 25, None, None, (4, 60)), (flat, torch.full((12,), 2), None, (4, 60)),
+            (flat, torch.ones(11, dtype=torch.int64), None, (4, 60))):
+        with pytest.raises(Error, match="of 3 features"):
+            of.pool_rows(at, lengths, weights, torch.empty(out))
     with pytest.raises(Error, match="tables within 25 rows"):
         TableFeatures(of.rows, of.grouper, torch.arange(3), FIRST + 5, COUNTS, COLUMNS, 60)
 

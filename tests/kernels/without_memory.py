@@ -47,6 +47,7 @@ def passes():
     yield "pool_forward", lambda: pooling.pool_bags(source, slots, layout), []
     yield "pool_backward", lambda: pooling.sum_gradients(source, groups, layout), []
     yield "look_up", lambda: of.look_up(grid, None, None, out), []
+    yield "pool_rows", lambda: of.pool_rows(slots, None, None, out), []
     yield "sum_rows", lambda: of.sum_rows(slots, None, None, source, out), []
     plain = TableFeatures(rows, Grouper(ROWS), zero, zero, zero + ROWS, zero, DIM)
     yield "step_whole", lambda: plain.step(

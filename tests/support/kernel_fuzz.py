@@ -184,10 +184,16 @@ def whole(draw):
         flat = of.look_up(given, layout.lengths, weights, out)
         if flat is None:
             raise Error("refused")
-        return [out, flat.long(), *of.sum_rows(
+        again = torch.empty_like(out)
+        of.pool_rows(flat, layout.lengths, weights, again)
+        return [out, again, flat.long(), *of.sum_rows(
             flat, layout.lengths, weights, gradients, torch.empty(len(flat), dim))]
 
-    return call, lambda: oracles.whole(rows, first, counts, given, layout, weights, gradients)
+    def expected():
+        out, *others = oracles.whole(rows, first, counts, given, layout, weights, gradients)
+        return [out, out, *others]
+
+    return call, expected
 
 
 def update(draw):

@@ -340,7 +340,8 @@ class GridBags(Bags):
 
     def _flat(self, order: Sequence[int], rows: torch.Tensor,
               dtype: torch.dtype) -> tuple[torch.Tensor, int]:
-        return flatten_ids(self.grid, rows, dtype=dtype, order=order)
+        own = list(order) == list(range(len(self.tables)))
+        return flatten_ids(self.grid, rows, dtype=dtype, order=None if own else order)
 
 
 def _grid(tables: tuple[int, ...], ids: torch.Tensor, weights: torch.Tensor | None,

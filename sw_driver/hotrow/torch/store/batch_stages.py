@@ -127,9 +127,8 @@ class BatchStages:
             flight.transfers = [
                 self._slot_map.transfer(segment, placement, policy.flag, self._cold is None)
                 for segment in flight.request.segments]
-            tables, counts = self._slot_map.features(flight.request.bags)
-            self._statistics.planned(tables, counts, placement, flight.transfers,
-                                     fetched=self._cold is None)
+            self._statistics.planned(self._slot_map.lookups(flight.request.bags), placement,
+                                     flight.transfers, fetched=self._cold is None)
             self._statistics.sent(
                 flight.batch.ids.nbytes + _SLOT_BYTES * len(placement.slots)
                 + _ENTRY_BYTES * (len(placement.fills) + len(placement.evictions)))

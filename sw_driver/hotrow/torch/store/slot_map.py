@@ -64,9 +64,8 @@ class SlotMap(DeviceTables):
         self._none = ListedRows(none.flat, none.with_slot, none.without_slot), none.slots
         # By tables of the last batch of one id a bag: the device's tables, and their rows.
         self._dense: dict[tuple[int, ...], tuple[Any, tuple[int, ...]]] = {}
-        # Tables of the last batch and their numbers; samples and lookups, if each bag has one.
-        self._features: tuple[tuple[int, ...], NDArray[np.int64]] | None = None
-        self._counts: tuple[tuple[int, tuple[int, ...]], NDArray[np.int64]] | None = None
+        # By samples and tables of the last batch of one id a bag: lookups by the device's table.
+        self._lookups: tuple[tuple[int, tuple[int, ...]], NDArray[np.int64]] | None = None
         self.slots = sum(storage.slots for storage in self.storages)
 
     def batch(self, bags: Bags) -> Batch:
@@ -86,17 +85,16 @@ class SlotMap(DeviceTables):
         """Flat rows int64[n] of a group by the device's table: int64[tables]."""
         return np.bincount(self.listed(group, flat).table, minlength=len(self.names))
 
-    def features(self, bags: Bags) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The device's table of each feature of Bags, and lookups of each: int64[features]."""
-        if self._features is None or self._features[0] != bags.tables:
-            numbers = np.array([self.registered[each].number for each in bags.tables], np.int64)
-            self._features = bags.tables, numbers
-        if not bags.dense:
-            return self._features[1], np.array(bags.counts, np.int64)
-        samples = bags.samples
-        if self._counts is None or self._counts[0] != (samples, bags.tables):
-            self._counts = (samples, bags.tables), np.full(len(bags.tables), samples, np.int64)
-        return self._features[1], self._counts[1]
+    def lookups(self, bags: Bags) -> NDArray[np.int64]:
+        """Lookups of Bags by the device's table: int64[tables]."""
+        dense, key = bags.dense, (bags.samples, bags.tables)
+        if dense and self._lookups is not None and self._lookups[0] == key:
+            return self._lookups[1]
+        found = np.zeros(len(self.names), np.int64)
+        np.add.at(found, [self.registered[each].number for each in bags.tables], bags.counts)
+        if dense:
+            self._lookups = key, found
+        return found
 
     def rows_of(self, group: int, rows: RowList) -> tuple[NDArray[np.bool_], torch.Tensor]:
         """Which rows of a RowList belong to a group, bool[n], and their flat rows."""

@@ -33,14 +33,14 @@ class CacheStatistics:
         self._fetched = np.zeros(0, np.bool_)  # of each slot, of the batch that is counted
         self._lock = ForkLock()
 
-    def planned(self, tables: NDArray[np.int64], counts: NDArray[np.int64], placement: Placement,
+    def planned(self, lookups: NDArray[np.int64], placement: Placement,
                 transfers: Sequence[GroupTransfer], fetched: bool = True) -> None:
         """Count a batch that was planned.
 
         Parameters
         ----------
-        tables, counts : int64[features]
-            The device's table of each feature, and lookups of it.
+        lookups : int64[tables]
+            By the device's table.
         placement : Plan or SplitPlan
         transfers : sequence of GroupTransfer
         fetched : bool
@@ -48,7 +48,7 @@ class CacheStatistics:
         """
         with self._lock:
             self.hits += self._hits_of(placement)
-            np.add.at(self._counts["lookups"], tables, counts)
+            self._counts["lookups"] += lookups
             for each in transfers:
                 if len(each.victims):
                     self._counts["evictions"] += each.victims.with_slot
@@ -59,7 +59,7 @@ class CacheStatistics:
                         self._counts["bypasses"] += each.fills.without_slot
 
     def looked_up(self, tables: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-        """Count lookups of features; arguments as in `planned`."""
+        """Count lookups int64[features] of tables int64[features]."""
         with self._lock:
             np.add.at(self._counts["lookups"], tables, counts)
 
