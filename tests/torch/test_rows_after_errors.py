@@ -30,6 +30,7 @@ from hotrow.torch.store.host_tables import HostTables
 from hotrow.torch.store.in_flight import BatchWindow
 from hotrow.torch.store.placement_policy import LookAheadPolicy
 from hotrow.torch.store.row_updates import RowUpdates
+from hotrow.torch.store.slot_moves import SlotMoves
 from hotrow.torch.store.whole_tables import WholeLookup, WholeTables
 
 from tests.torch.training import PLANNING
@@ -157,6 +158,29 @@ def test_an_error_that_the_caller_catches_and_a_device_that_was_closed_first():
         check(collection, 3)
 
 
+def test_rows_whose_gather_failed_are_read_in_the_tables(monkeypatch):
+    def torn(moves, group, flat, places, listed=None):
+        moves._slots(group).array[places.long()] = 7
+        raise ValueError("planted")
+
+    with hotrow.open("cpu", config=PLANNING) as device:
+        collection = Collection(TABLES, device, "scratchpipe", "adagrad", 0.1,
+                                options=Options(seed=2, workers=0))
+        for ids in batches()[:3]:
+            collection(ids).square().sum().backward()
+            collection.optimizer.step()
+        with monkeypatch.context() as patched, pytest.raises(ValueError, match="planted"):
+            patched.setattr(SlotMoves, "gather", torn)
+            collection(batches()[3])
+        ids = torch.arange(200)[:, None].expand(200, 3).contiguous()
+        with torch.no_grad():
+            found = collection.eval()(ids)
+        weights = [trained(3)[f"embedding_bags.{table.name}.weight"][:200] for table in TABLES]
+        assert torch.equal(found, torch.cat(weights, dim=1))
+        with suppress(ValueError):
+            collection.close()
+
+
 # Calls at which an interrupt or an error comes, in forward, backward and step.
 CALLS = [
     (lookup.Lookup, "pool"), (lookup.Lookup, "stage"), (GradientStage, "staging"),
@@ -167,7 +191,8 @@ CALLS_OF_SLOTS = [
     (cached.CachedStore, "take"), (cached.CachedStore, "finish"), (SlotStorage, "mark_trained"),
     (HostTables, "staging"), (HostTables, "fetch"), (HostTables, "write_after"),
     (BatchWindow, "submit"), (BatchWindow, "take"), (BatchWindow, "finish"), (Rows, "put"),
-    (SlotStorage, "assign"), (SlotStorage, "reserve"), (SlotStorage, "release")]
+    (SlotStorage, "assign"), (SlotStorage, "reserve"), (SlotStorage, "release"),
+    (SlotMoves, "gather"), (SlotMoves, "scatter")]
 
 
 def at_call(monkeypatch, owner, name, number, after, act):

@@ -209,23 +209,33 @@ class BatchStages:
             elif len(victims):
                 self._host.land()
                 self._moves.scatter(group, victims.flat, transfer.victim_slots, victims.listed)
-            fills, places = transfer.fills, transfer.fill_places
             with self._lock:
-                if not transfer.bypassed:
-                    storage.assign(fills.flat, places)
-                elif len(transfer.bypass_places) == len(fills):
-                    storage.bypass(fills.flat, places.long())
-                else:
-                    filled = places < storage.slots
-                    storage.assign(fills.flat[filled], places[filled])
-                    storage.bypass(fills.flat[~filled], places[~filled].long())
-                transfer.insert_event = self.inserted = self._memory.run_async(
-                    partial(self._write_fills, transfer), self.released)
+                try:
+                    self._assign(transfer)
+                    transfer.insert_event = self.inserted = self._memory.run_async(
+                        partial(self._write_fills, transfer), self.released)
+                except BaseException:  # the slots may hold neither these rows nor those before
+                    places = transfer.fill_places
+                    storage.clear(places[places < storage.slots].long())
+                    raise
                 self._count_moved(transfer)
             for rows in (transfer.fetched, transfer.written_back):
                 self._host.give_back(group, rows)
             transfer.fetched = transfer.written_back = None
         flight.lists.release()
+
+    def _assign(self, transfer: GroupTransfer) -> None:
+        """Record which rows the places of fills hold."""
+        storage = self._slot_map.storages[transfer.segment.group]
+        flat, places = transfer.fills.flat, transfer.fill_places
+        if not transfer.bypassed:
+            storage.assign(flat, places)
+        elif len(transfer.bypass_places) == len(flat):
+            storage.bypass(flat, places.long())
+        else:
+            filled = places < storage.slots
+            storage.assign(flat[filled], places[filled])
+            storage.bypass(flat[~filled], places[~filled].long())
 
     def _write_victims(self, transfer: GroupTransfer, rows: Rows) -> None:
         """Write victims to the tables; on disk only those that were trained since they were read
