@@ -136,7 +136,7 @@ class CommandQueue(wiring.Component):
         m = Module()
         control, starting, clear = self.control, Signal(), Signal()
         cleared = ResetInserter(clear)
-        fetch, writer = CommandFetch(self.config), CompletionWriter(self.config)
+        fetch, writer = CommandFetch(self.config), CompletionWriter(self.config, self.queue)
         validator = CommandValidator(self.config, self.queue)
         batches = tuple(opcode for opcode, rule in rules(self.queue, self.config).items()
                         if rule.is_batch and opcode not in PLANNING)

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..config import Config
 from ..contract.encoding import COMPLETION, COMPLETION_BYTES, Status
 from ..interfaces.records import (
+    UNSET,
     WriteClient,
     completion,
     engine_outcome,
@@ -17,6 +18,13 @@ from .region_arbiter import RegionPort
 from .ring_address import MAX_ENTRIES_LOG2, RingAddress, fault_status
 
 PART = 32  # bits; a part belongs to counters entirely or not at all
+
+
+def set_bits(queue: str, number: int) -> int:
+    """Mask of the bits of a part of a completion that the queue or its engine sets."""
+    fields = sum((1 << 8 * field.bytes) - 1 << 8 * field.offset
+                 for name, field in COMPLETION.items() if name not in UNSET[queue])
+    return fields >> PART * number & (1 << PART) - 1
 
 
 def counter_parts(config: Config) -> set[int]:
@@ -33,6 +41,8 @@ class CompletionWriter(wiring.Component):
     Parameters
     ----------
     config : Config
+    queue : str
+        One of `contract.QUEUES`.
 
     Attributes
     ----------
@@ -58,8 +68,8 @@ class CompletionWriter(wiring.Component):
     bus word.
     """
 
-    def __init__(self, config: Config):
-        self.config = config
+    def __init__(self, config: Config, queue: str):
+        self.config, self.queue = config, queue
         super().__init__({
             "ring": In(packed_address),
             "last": In(MAX_ENTRIES_LOG2),
@@ -94,7 +104,8 @@ class CompletionWriter(wiring.Component):
                 select = beat[word]
                 if part in counters:
                     select &= self.completions.p.counted
-                value |= record.as_value().word_select(part, PART) & select.replicate(PART)
+                given = record.as_value().word_select(part, PART) & set_bits(self.queue, part)
+                value |= given & select.replicate(PART)
             return value
 
         m.d.comb += [

@@ -68,6 +68,10 @@ outcome = data.StructLayout({
 # Further counters of a planner's report.
 PLANNED = ("evictions", "bypasses", "wait_for")
 
+# Counters that the engine of a queue never sets: zero in its completions.
+UNSET = {"lookup": ("bytes",),
+         "move": ("lookups", "hits", "misses", "unique", "popular", "refused", *PLANNED)}
+
 
 def engine_outcome(config: Config) -> data.StructLayout:
     """The report of an engine on a command."""

@@ -93,8 +93,9 @@ class MissNumbering(wiring.Component):
         One per beat of a batch that splits: the rows of its listed lookups. The sink may accept it
         before or after the beat, but before the next beat.
     op : In(DirectoryOp)
-        With a planner: the operation of a batch that splits, as in `BankRequestStage`. PLAN also
-        lists the rows that got a slot, MARK lists none.
+        With a planner: the operation of a batch that splits, as in `BankRequestStage`, stable from
+        the cycle before its first beat on. PLAN also lists the rows that got a slot, MARK lists
+        none.
     begin : In(1)
         With a planner: a pulse before a planned batch. Its first miss has the number
         `config.slots`.
@@ -140,7 +141,9 @@ class MissNumbering(wiring.Component):
                   for lane, answer in zip(pending.lanes, answers, strict=True)]
         numbered = misses  # those with an answer of the miss table
         if c.planner:
-            plans, marks = (self.op == each for each in (DirectoryOp.PLAN, DirectoryOp.MARK))
+            plans, marks = Signal(), Signal()  # Timing: `op` is set long before the first beat
+            m.d.sync += [plans.eq(self.op == DirectoryOp.PLAN),
+                         marks.eq(self.op == DirectoryOp.MARK)]
             numbered = [miss & ~marks for miss in misses]
         lists = Signal(c.lanes)
         m.d.comb += lists.eq(Cat(miss & ~answer.missed.repeated
