@@ -15,6 +15,8 @@ class RamFifo(wiring.Component):
     shape : ShapeCastable
     depth : int
         Rows of memory, a power of two. The output register holds one payload more.
+    block : bool
+        Use block RAM even for few rows, see `Ram`.
 
     Attributes
     ----------
@@ -32,10 +34,10 @@ class RamFifo(wiring.Component):
 
     latency = 2
 
-    def __init__(self, shape, depth):
+    def __init__(self, shape, depth, *, block=False):
         if depth < 2 or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two of at least 2, not {depth}")
-        self.shape, self.depth = shape, depth
+        self.shape, self.depth, self.block = shape, depth, block
         super().__init__({
             "i": In(stream.Signature(shape)),
             "o": Out(stream.Signature(shape)),
@@ -45,7 +47,7 @@ class RamFifo(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.rows = rows = Ram(self.shape, self.depth)
+        m.submodules.rows = rows = Ram(self.shape, self.depth, block=self.block)
         write_row, read_row = Signal(range(self.depth)), Signal(range(self.depth))
         stored = Signal(range(self.depth + 1))  # rows written and not yet read
         not_empty, full = Signal(), Signal()

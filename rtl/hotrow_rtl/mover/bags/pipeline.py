@@ -107,9 +107,11 @@ class BagPipeline(wiring.Component):
         m.submodules.requests = requests = self._requests(m)
         m.submodules.infos = infos = RamFifo(read_info(), READS_CHECKED)
         m.submodules.issue = issue = BagReadIssue(config)
-        m.submodules.reads = reads = RamFifo(bag_read(config), max(16, pending_reads(config)))
+        m.submodules.reads = reads = RamFifo(
+            bag_read(config), max(16, pending_reads(config)), block=True)
         m.submodules.collect = collect = BagReadCollect(config)
-        m.submodules.results = results = RamFifo(bag_result(config), BAGS_COMPUTED)
+        m.submodules.results = results = RamFifo(
+            bag_result(config), BAGS_COMPUTED, block=True)
         m.submodules.arithmetic = arithmetic = BagArithmetic(config.units)
         m.submodules.states = states = RamFifo(32, STATES)
         m.submodules.write_back = write_back = BagWriteBack(config)

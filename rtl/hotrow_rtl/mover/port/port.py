@@ -141,7 +141,7 @@ class RowPort(wiring.Component):
         m = Module()
         config = self.config
         cleared = ResetInserter(self.clear)
-        infos = RamFifo(transfer_info(), transfers_in_flight(config))
+        infos = RamFifo(transfer_info(), transfers_in_flight(config), block=True)
         tracker = WriteTracker()
         m.submodules.infos = cleared(infos)
         m.submodules.reader = reader = RowReader(config)
