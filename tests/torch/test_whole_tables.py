@@ -119,6 +119,7 @@ def test_gradients_that_somebody_sees_are_those_of_the_step(optimizer):
                 if looks:
                     norm = clip_grad_norm_(collection.gradients(), 1e9)
                     assert norm > 0
+                assert (collection.staging.rows[0].deferred is None) == looks
                 collection.optimizer.step()
                 assert collection.staging.empty and collection.gradients()[0].grad is None
             ends.append([part.clone() for table in collection.embeddings.values()

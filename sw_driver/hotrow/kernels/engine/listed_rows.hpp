@@ -110,6 +110,11 @@ private:
     PerTable<Place> places_;
 };
 
+template <int WRITE>
+inline void fetch_lines(const uint8_t *from, uint64_t size) {
+    for (uint64_t line = 0; line < size; line += 64) __builtin_prefetch(from + line, WRITE);
+}
+
 // Elements that are stored with one NaN.
 template <class Element>
 struct Canonical : Element {

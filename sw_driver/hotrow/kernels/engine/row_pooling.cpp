@@ -41,17 +41,42 @@ struct Pooling {
     uint32_t tables;
 
     // Serve the bags first .. last - 1 that belong to a part of the slots.
-    template <class Mine>
+    template <class Element, int WIDTH, class Mine>
     void run(uint64_t first, uint64_t last, const Mine &mine, Done &done) const {
         ListedRows listed(rules, shape, tables);
         std::vector<const uint8_t *> rows;
         std::vector<uint8_t> result(std::max<uint32_t>(shape.row_bytes, 1));
-        for (uint64_t bag = first; bag < last; ++bag)
-            if (mine(bag) && find_rows(listed, bag, rows, done) && shape.known)
-                write_bag(bag, rows, result, done);
+        const bool sound = rules.rows.sound() && weights.sound();
+        for (uint64_t bag = first; bag < last; ++bag) {
+            if (!mine(bag)) continue;
+            const bool found = (sound && find_direct(listed, bag, rows)) ||
+                               find_rows(listed, bag, rows, done);
+            if (found && shape.known) write_bag<Element, WIDTH>(bag, rows, result, done);
+        }
     }
 
 private:
+    // Find the rows of a bag; false if one needs a check of its own.
+    bool find_direct(ListedRows &listed, uint64_t bag, std::vector<const uint8_t *> &rows) const {
+        const Row *const list = rules.rows.data();
+        const uint64_t last = bags.first(bag + 1), end = bags.first(bags.bags());
+        const ListedRows::Place *place = nullptr;
+        uint32_t table = 0;
+        rows.clear();
+        for (uint64_t at = bags.first(bag); at < last; ++at) {
+            const Row entry = list[at];
+            if (!place || entry.table != table) {
+                place = listed.place_of(table = entry.table);
+                if (!place) return false;
+            }
+            if (entry.row >= place->direct.count) return false;
+            rows.push_back(place->direct.at(entry.row));
+            if (at + PREFETCH < end && list[at + PREFETCH].table == table)
+                fetch_lines<0>(place->direct.at(list[at + PREFETCH].row), shape.row_bytes);
+        }
+        return true;
+    }
+
     bool find_rows(ListedRows &listed, uint64_t bag, std::vector<const uint8_t *> &rows,
                    Done &done) const {
         rows.clear();
@@ -77,6 +102,7 @@ private:
         return true;
     }
 
+    template <class Element, int WIDTH>
     void write_bag(uint64_t bag, const std::vector<const uint8_t *> &rows,
                    std::vector<uint8_t> &result, Done &done) const {
         const uint64_t at = bags.first(bag), slot = slots.present() ? slots[bag] : bag;
@@ -88,13 +114,8 @@ private:
         }
         if (error == Status::OK) {
             uint8_t *const here = places.at(slot), *const to = here ? here : result.data();
-            with_element(static_cast<int32_t>(shape.type), [&](auto element) {
-                with_width(shape.elements(), [&](auto width) {
-                    pool_bag<decltype(element), decltype(width)::value>(
-                        rows, weights.present() ? &weights[at] : nullptr, shape.elements(),
-                        command.flags & HOTROW_POOL_MEAN, to);
-                });
-            });
+            pool_bag<Element, WIDTH>(rows, weights.present() ? &weights[at] : nullptr,
+                                     shape.elements(), command.flags & HOTROW_POOL_MEAN, to);
             error = fault_status(here ? 0 : places.write(slot, to));
         }
         if (error != Status::OK) {
@@ -131,13 +152,21 @@ Outcome MoveEngine::pool(const Command &command, const Addresses &addresses) {
     const int parts = parts_for(uint64_t{command.count} * shape.row_bytes);
     std::vector<Done> done(parts);
     workers_.run(parts, [&](int part) {
-        if (parts == 1 || !slots.present())
-            pooling.run(bags.bags() * part / parts, bags.bags() * (part + 1) / parts,
+        with_element(static_cast<int32_t>(shape.type), [&](auto element) {
+            with_width(shape.elements(), [&](auto width) {
+                using Element = decltype(element);
+                constexpr int WIDTH = decltype(width)::value;
+                if (parts == 1 || !slots.present())
+                    pooling.run<Element, WIDTH>(
+                        bags.bags() * part / parts, bags.bags() * (part + 1) / parts,
                         [](uint64_t) { return true; }, done[part]);
-        else  // bags with one slot belong to one part, so that the last one wins
-            pooling.run(0, bags.bags(),
+                else  // bags with one slot belong to one part, so that the last one wins
+                    pooling.run<Element, WIDTH>(
+                        0, bags.bags(),
                         [&](uint64_t bag) { return part_of(slots[bag], parts) == part; },
                         done[part]);
+            });
+        });
     });
     Outcome outcome = total(done);
     if (outcome.status == Status::OK) {

@@ -12,7 +12,6 @@ namespace hotrow::engine {
 namespace {
 
 constexpr uint32_t STATE_BYTES = 4;  // of row-wise Adagrad
-constexpr uint64_t AHEAD = 16;  // rows that are fetched before their turn
 
 inline float number_of(uint32_t bits) {
     float number;
@@ -101,8 +100,8 @@ private:
             const Row entry = lists.rows[at];
             end = lists.first(at + 1);
             if (entry.table != table || entry.row >= known) break;
-            if (at + AHEAD < last) {
-                const uint64_t ahead = at + AHEAD;
+            if (at + PREFETCH < last) {
+                const uint64_t ahead = at + PREFETCH;
                 const Row coming = lists.rows[ahead];
                 if (coming.table != table) fetch(listed.place_of(coming.table), coming.row);
                 else fetch_lines<1>(rows.at(coming.row), row_bytes);
@@ -132,11 +131,6 @@ private:
 
     static void fetch(const ListedRows::Place *place, uint32_t row) {
         if (place) fetch_lines<1>(place->direct.at(row), place->rows.size());
-    }
-
-    template <int WRITE>
-    static void fetch_lines(const uint8_t *from, uint64_t size) {
-        for (uint64_t line = 0; line < size; line += 64) __builtin_prefetch(from + line, WRITE);
     }
 
     // The gradients number first .. last - 1; false if one needs a check of its own.

@@ -130,8 +130,8 @@ class WholeLookup(Lookup):
         for features, staged, located, flat, lengths, lookups, defers in self._found:
             batch = _Gradients(features, located, lengths, None if weights is None
                                else weights[lookups], gradients, self._memory)
-            bags = len(gradients) * features.count  # with as many lookups, sums are no larger
-            if defers and weights is None and staged.empty and located.at.shape[0] >= 2 * bags > 0:
+            bags = len(gradients) * features.count  # of one or two ids, sums cost no more
+            if defers and weights is None and staged.empty and located.at.shape[0] >= 3 * bags > 0:
                 if kept is None:
                     kept = self._memory.empty(*gradients.shape)
                     finite = features.copy(gradients, kept, additions)
