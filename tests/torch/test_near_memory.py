@@ -102,6 +102,20 @@ def test_one_id_a_bag(device):
     beside_resident(device, lambda each: [step(each, ids - turn % 2) for turn in range(3)])
 
 
+def test_batches_without_lookups_and_without_samples(device):
+    """Also bags that are all empty, and tables of which none is looked up."""
+    none, some = torch.empty(0, dtype=torch.int64), torch.tensor([3, 3])
+
+    def run(collection):
+        found = [step(collection, torch.empty(0, 2, dtype=torch.int64)),
+                 step(collection, none, torch.zeros(5).long())]
+        pairs = [(none, torch.tensor([0, 0])), (some, torch.tensor([0, 0]))]
+        collection.prefetch(pairs)
+        return [*found, step(collection, pairs)]
+
+    beside_resident(device, run)
+
+
 def test_weights(device):
     """Also with a gradient of their own."""
     ids, offsets = torch.tensor([1, 2, 2, 9, 1, 1]), torch.tensor([0, 2, 2, 4, 6])

@@ -136,9 +136,9 @@ class Lookup:
     def _pool_pieces(self, weights: Tensor | None) -> Tensor:
         pieces: dict[int, Tensor] = {}
         for part in self.parts:
-            found = _pool_part(part, _weights_of(part, weights), self.pooled)
-            pieces |= zip(part.layout.first_columns.tolist(), found.split(part.layout.samples),
-                          strict=True)
+            found, layout = _pool_part(part, _weights_of(part, weights), self.pooled), part.layout
+            pieces |= zip(layout.first_columns.tolist(), found.view(
+                layout.features, layout.samples, layout.dim).unbind(), strict=True)
         return torch.cat([pieces[column] for column in sorted(pieces)], dim=1)
 
     def stage(self, gradients: Tensor, weights: Tensor | None) -> None:
