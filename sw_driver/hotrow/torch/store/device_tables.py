@@ -99,14 +99,16 @@ class DeviceTables:
 
     def listed_lookups(self, segment: Segment) -> RowList:
         """The row of each lookup of a segment, by the device's tables: RowList."""
-        entries = np.empty((segment.count, 2), np.uint32)
-        entries[:, 0] = segment.bags.ids[segment.lookups].numpy()
-        first = 0
+        keys, first = np.empty(segment.count, np.uint64), 0
+        ids = segment.bags.ids[segment.lookups].numpy()
         for table, count in zip(segment.tables, segment.counts, strict=True):
-            entries[first:first + count, 1] = self.registered[table].number
+            here = slice(first, first + count)
+            np.add(ids[here], np.uint64(self.registered[table].number << 32), out=keys[here],
+                   dtype=np.uint64, casting="unsafe")  # of rows, which are not negative
             first += count
-        return RowList(entries[:, 1], entries[:, 0], tables=self.table_sets[segment.group],
-                       entries=entries.view(np.uint64)[:, 0])
+        words = keys.view(np.uint32).reshape(-1, 2)
+        return RowList(words[:, 1], words[:, 0], tables=self.table_sets[segment.group],
+                       entries=keys)
 
     @property
     def closed(self) -> bool:

@@ -171,8 +171,16 @@ class NearMemoryStore:
                 for segment in request.segments]
 
     def _located(self, segment: Segment, pooler: _Pooler | None) -> LocatedRows:
-        return LocatedRows(self.groups[segment.group].tables.rows, segment.flat,
-                           grouper=self._groupers[segment.group], pooler=pooler)
+        rows = self.groups[segment.group].tables.rows
+        ids = segment.bags.ids[segment.lookups]
+        if ids.dtype == torch.int32 and len(rows) <= torch.iinfo(torch.int32).max:
+            flat = torch.empty_like(ids)  # of which `segment.flat` would be twice as large
+            for part, own, first in zip(flat.split(segment.counts), ids.split(segment.counts),
+                                        segment.first.tolist(), strict=True):
+                torch.add(own, first, out=part)
+        else:
+            flat = segment.flat
+        return LocatedRows(rows, flat, grouper=self._groupers[segment.group], pooler=pooler)
 
     def finish(self, holds_gradients: bool = False) -> None:
         while self._taken and not holds_gradients and self._taken[0].pending.done:
