@@ -1,9 +1,13 @@
 """Mode resident looks tables up in one call, or on the path of the other modes: bits are equal."""
 
+from contextlib import ExitStack
+
+import hotrow
 import pytest
 import torch
 from hotrow.contract.errors import BatchError, Error
-from hotrow.torch import Adagrad, HotEmbeddingBagCollection, TableConfig
+from hotrow.torch import Adagrad, HotEmbeddingBagCollection, Options, TableConfig
+from hotrow.torch.store import whole_tables
 from hotrow.torch.store.whole_tables import WholeLookup, WholeTables
 from torch.nn.utils import clip_grad_norm_
 
@@ -158,3 +162,29 @@ def test_gradients_of_long_bags_are_set_scaled_and_dropped():
     sums.grad *= 0.5
     collection.optimizer.step()
     torch.testing.assert_close(collection.embeddings["a"].weight[0], before[0] - 1.5 * SAMPLES)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
+def test_rows_in_slots_step_without_sums(monkeypatch, optimizer):
+    """Bags of several ids, of which a plan evicts and bypasses rows, have the bits of resident."""
+    tables = [TableConfig(f"t{number}", 400, 8) for number in range(3)]
+    generator, found, stepped = torch.Generator().manual_seed(4), [], []
+    offsets = torch.arange(0, 24 * 5 + 1, 5)
+    batches = [torch.randint(400, (24 * 5,), generator=generator) for _ in range(6)]
+    step = whole_tables._Gradients.step
+    monkeypatch.setattr(whole_tables._Gradients, "step", lambda self, rule: (
+        stepped.append(len(found)) or step(self, rule)))
+    for slots in (None, 1 << 14, 64):
+        with ExitStack() as held:
+            device = slots and held.enter_context(hotrow.open("cpu", slots=slots))
+            collection = HotEmbeddingBagCollection(
+                tables, device, "scratchpipe" if slots else "resident", optimizer, 0.1,
+                options=Options(seed=1))
+            for ids in batches:
+                collection(ids, offsets).square().sum().backward()
+                collection.optimizer.step()
+            found.append([each.clone() for each in collection.state_dict().values()])
+            collection.close()
+    assert {0, 1} <= {*stepped}
+    for others in found[1:]:
+        assert all(map(torch.equal, found[0], others))

@@ -132,7 +132,15 @@ class Staged:
 
 
 class Deferred(Protocol):
-    """Finite gradients of one batch that nobody has summed."""
+    """Finite gradients of one batch that nobody has summed.
+
+    Attributes
+    ----------
+    located : LocatedRows
+    """
+
+    @property
+    def located(self) -> LocatedRows: ...
 
     @property
     def nbytes(self) -> int:

@@ -9,13 +9,13 @@ from typing import NamedTuple, TypeAlias
 import torch
 
 from ...contract.errors import Error
-from ...kernels.updating import update_rows
+from ...kernels.updating import compiled_rule, update_rows
 from ..features.configs import TableGroup
 from ..features.grouping import Request
 from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
 from ..optim.arithmetic import Stepping, updated
-from ..optim.gradients import StagedGradients
+from ..optim.gradients import Deferred, StagedGradients
 from ..optim.rounding import row_keys
 from ..optim.rules import Rule
 from .host_tables import HostTables
@@ -66,14 +66,29 @@ class RowUpdates:
              finite: torch.Tensor | None = None) -> Callable[[], None]:
         """As `Store.step`."""
         with self._lock:
+            deferred = {group: each.deferred for group, each in enumerate(staged)
+                        if finite is None and self._defers(group, each.deferred, rule)}
             updates = [self._of_staged(group, each, rule) for group, each in enumerate(staged)
-                       if each.values is not None]
+                       if group not in deferred and each.values is not None]
 
         def change() -> None:
             with self._lock:
+                for group, gradients in deferred.items():
+                    assert gradients is not None
+                    self._slot_map.storages[group].mark_trained(gradients.located.at)
+                    gradients.step(rule)
                 for each in updates:
                     self._update(each, rule, finite)
         return change
+
+    def _defers(self, group: int, deferred: Deferred | None, rule: Rule) -> bool:
+        """Whether the rows of gradients that nobody has summed are trained where they lie: in
+        slots, of which no other batch has a copy."""
+        if deferred is None or rule.rounding_seed is not None or compiled_rule(rule) is None:
+            return False
+        located, rows = deferred.located, self._slot_map.storages[group].rows
+        return (self._trains_one_copy(group, [located.batch]) and not located.bypassed
+                and located.rows.weights.data_ptr() == rows.weights.data_ptr())
 
     def _of_staged(self, group: int, staged: StagedGradients, rule: Rule) -> _Update:
         """The update by StagedGradients."""

@@ -55,7 +55,8 @@ class SlotLookups:
             one.pool_rows(each.at, lengths,
                           None if weights is None else weights[segment.lookups], out)
             found.append(FoundRows(one, self._staging.rows[segment.group], each, segment.flat_rows,
-                                   lengths, segment.lookups))
+                                   lengths, segment.lookups,
+                                   defers=one.steps and not each.bypassed))
         return WholeLookup(found, out, self._staging)
 
     def _make_features(self, request: Request,
