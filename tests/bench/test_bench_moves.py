@@ -66,11 +66,13 @@ def test_figures_of_bags(bench, kind, bag, rows, bags):
     assert (result["rows"], result["bag"]) == (rows, bag)
     assert (result["rows_read"], result["rows_written"]) == (read, bags)
     assert result["bytes_per_cycle"] == pytest.approx(read * 64 / result["cycles"])
+    assert result["rows_per_cycle"] == pytest.approx(read / result["cycles"])
     libraries = {name.split("_")[0] for name in result["cpu_rows_per_s"]}
     assert libraries - {"memcpy"} == {"numpy", "torch"}
 
 
 PAIRS = {"--preset": PRESETS, "--row-bytes": (16, 64, 4096), "--bag": (1, 7), "--ports": (1, 8),
+         "--bag-units": (1, 8),
          "--outstanding": (1, 1024), "--clock-mhz": (1, 2000), "--moved-rows": (1, 300),
          "--table-rows": (1, 5000), "--memory": ("ddr3", "hbm"), "--latency": (1,),
          "--transport": ("model", "cpu", "sim:9"), "--threads": (2,), "--seed": (5,)}
@@ -83,8 +85,8 @@ def test_options_run_or_are_refused_in_one_line(bench, monkeypatch, kind, togeth
     monkeypatch.setattr(moves, "_cpu_seconds", lambda *_: {"numpy": 1.0})
     monkeypatch.setattr(moves, "ROUNDS", 2)
     ran = refused = 0
-    for names in combinations(PAIRS if KINDS[kind].arithmetic else PAIRS.keys() - {"--bag"},
-                              together):
+    for names in combinations(PAIRS if KINDS[kind].arithmetic else PAIRS.keys() - {
+            "--bag", "--bag-units"}, together):
         for values in product(*map(PAIRS.get, names)):
             given = {"--preset": "tiny", "--transport": "model", "--moved-rows": 30,
                      "--table-rows": 500} | dict(zip(names, values, strict=True))

@@ -119,13 +119,15 @@ class RowMover(wiring.Component):
     The lists are distributed over as many lanes as there are row ports. The lanes check addresses,
     and a crossbar routes each entry to the port of its row, see ``addressing.port_interleave``.
 
-    The reads of a POOL or UPDATE go to the port of their address, too, but in list order, at most
-    one per cycle. Port 0 writes the rows that `BagPipeline` computes.
+    The reads of a POOL or UPDATE go to the port of their address, too, in list order, at most one
+    per cycle. Port 0 writes the rows that `BagPipeline` computes. With several `bag_units` each
+    bag has one unit, each unit requests a read per cycle, and every port writes: `BagUnits`.
 
     Reads and writes overlap: the read of a later entry may precede the write of an earlier one, so
     a row that is source and destination of one command gets undefined contents. One port writes in
     list order, so the last of several entries with the same destination wins. Several ports run
-    independently, so a destination that is listed twice gets undefined contents. A row and its
+    independently, as bag units do, so a destination that is listed twice gets undefined contents.
+    A row and its
     state are separate transfers over one port: a refusal moves neither, a bus fault of one does not
     affect the other.
 

@@ -173,7 +173,10 @@ def _steady_cycles(config, copies, octets, read_latency):
 
 
 def _pool_cycles(config, command, outcome, counts):
-    """The steady state of ``cycles.arithmetic`` for equal bags of fp32, plus fill and drain."""
+    """The steady state of ``cycles.arithmetic`` for equal bags of fp32, plus fill and drain.
+
+    The bag units share the bags equally.
+    """
     idle = MOVED + 3 * LATENCY + arithmetic.ENDED + arithmetic.LEAVES
     if not outcome.entries:
         return idle + command["count"]
@@ -183,7 +186,7 @@ def _pool_cycles(config, command, outcome, counts):
     bag = max(length * _read_cycles(config, beats), arithmetic.adder_slots(joined) * beats)
     if command["flags"] & PoolFlag.MEAN and length > 1:
         bag = max(bag, beats * arithmetic.DIVIDED)
-    return int(idle + command["bags"] * bag)
+    return int(idle + ceil(command["bags"] / config.bag_units) * bag)
 
 
 def _update_cycles(config, command, outcome, counts):
@@ -196,20 +199,21 @@ def _update_cycles(config, command, outcome, counts):
     elements = (outcome.bytes // outcome.entries - 4 * adagrad) // 4
     beats = arithmetic.beats_per_row(config.units, elements)
     each = command["gradient_count"] / command["count"]
+    writers = config.row_ports / config.bag_units if config.bag_units > 1 else 1
     row = max((each + 1) * _read_cycles(config, beats) + adagrad,
               (each - 1) * max(arithmetic.PLAIN, beats) + beats,
-              (beats + LATENCY + 2) / max(8, config.outstanding))
+              (beats + LATENCY + 2) / (max(8, config.outstanding) * writers))
     if adagrad:
         row = max(row, arithmetic.adagrad_row(config.units, elements))
-    return int(idle + command["count"] * row)
+    return int(idle + ceil(command["count"] / config.bag_units) * row)
 
 
 def _read_cycles(config, beats):
-    """Cycles per row of the arithmetic, which accepts one word per cycle from all ports together.
+    """Cycles per row of a bag unit, which accepts one word per cycle from all ports together.
 
     The mover requests rows in the order of the list, so a full port stalls the others.
     """
-    reads = config.outstanding * config.row_ports
+    reads = config.outstanding * config.row_ports / config.bag_units
     if config.row_ports > 1:
         reads *= 1 - PORT_IMBALANCE / sqrt(config.outstanding)
     return max(beats, (LATENCY + beats + 5) / reads)

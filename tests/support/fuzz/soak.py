@@ -30,10 +30,13 @@ from .setup import FuzzHost, make_setup
 ROUNDS, RINGS_LOG2 = 40, 4  # rounds of a session, and log2 of the commands in a ring
 MALFORMED = 0.1
 MOVES = ("gather", "gather", "gather", "scatter", "scatter", "scatter", "copy", "fill")
+BAG_MOVES = (*MOVES[2:4], *2 * ("pool", "pool", "update"))  # of a card with several bag units
 TINY = preset("tiny")
 WIDE = replace(TINY, name="wide", bus_bytes=64, row_ports=4, outstanding=16, directory_sets=256,
                miss_entries=512, row_bytes=4096)
-CARDS = {card.name: card for card in (TINY, WIDE, preset("ecp5"))}
+UNITS = replace(TINY, name="units", row_ports=4, bag_units=4, arithmetic_lanes=1, outstanding=16,
+                lookup_lanes=1, lane_banks=1, planner=False)
+CARDS = {card.name: card for card in (TINY, WIDE, preset("ecp5"), UNITS)}
 TINY_SHARE = 3  # of 4 sessions; the wide card simulates more slowly
 SHOWN = 20  # differences
 
@@ -46,8 +49,8 @@ class LongLists(CommandSource):
 
 @dataclass
 class Tally:
-    """Totals: `sessions`, `commands`, `rows` moved, `bytes` of COPY and FILL, `cycles` of the
-    device, `bursts` of the row ports, commands by `status`."""
+    """Totals: `sessions`, `commands`, `rows` moved or computed, `bytes` of COPY and FILL, `cycles`
+    of the device, `bursts` of the row ports, commands by `status`."""
 
     sessions: int = 0
     commands: int = 0
@@ -62,7 +65,7 @@ class Tally:
             self.commands += 1
             name = Status(done["status"]).name
             self.status[name] = self.status.get(name, 0) + 1
-            if done["opcode"] in (Opcode.GATHER, Opcode.SCATTER):
+            if done["opcode"] in (Opcode.GATHER, Opcode.SCATTER, Opcode.POOL, Opcode.UPDATE):
                 self.rows += done["entries"]
             elif done["opcode"] in (Opcode.COPY, Opcode.FILL):
                 self.bytes += done["bytes"]
@@ -144,9 +147,9 @@ def _rough(rng):
 def _round(rng, config, tables):
     """At most a ring of moves."""
     source = LongLists(rng, config, tables)
-    moves = []
+    moves, kinds = [], BAG_MOVES if config.bag_units > 1 else MOVES
     while len(moves) < 1 << RINGS_LOG2 and source.room():
-        operands = getattr(source, str(rng.choice(MOVES)))()
+        operands = getattr(source, str(rng.choice(kinds)))()
         moves.append(source.finish(
             source.malformed(operands) if rng.random() < MALFORMED else operands))
     no = dict.fromkeys(QUEUES, False)

@@ -20,6 +20,13 @@ def test_rows_moved_at_random_through_rough_memory():
     assert {"OK", "DECERR", "ROW_OUT_OF_RANGE", "REGION", "TABLE_UNKNOWN"} <= set(tally.status)
 
 
+@pytest.mark.nightly
+def test_bags_on_several_units():
+    tally = soak(ROWS, seed=200, card="units")
+    assert tally.rows >= ROWS
+    assert {"OK", "LOOKUPS", "ROW_OUT_OF_RANGE", "ROW_SHAPE", "REGION"} <= set(tally.status)
+
+
 class Stub(Model):
     """A model with the interface of the Verilated device."""
 
@@ -45,7 +52,7 @@ def test_a_correct_device_passes():
     assert soak(500, rounds=2, open_device=Stub).rows >= 500
 
 
-@pytest.mark.parametrize("card", ["tiny", "wide", "ecp5"])
+@pytest.mark.parametrize("card", ["tiny", "wide", "ecp5", "units"])
 def test_the_software(card):
     assert soak(500, rounds=2, card=card, open_device=SoftwareCard).rows >= 500
 
