@@ -130,6 +130,15 @@ def test_the_time_of_all_threads_counts(bench, monkeypatch):
         result["card_side_ms"] + result["trainer_ms"] + result["device_ms"])
 
 
+def test_a_card_that_pools_bags(bench):
+    code, result, _ = bench("--modes", "near_memory", "--bag-size", "3", "--json")
+    assert code == 0 and result["lookups"] == 48 and result["bag_size"] == 3
+    parts = result["parts_ms"]
+    assert all(parts[name] for name in ("plan", "forward", "backward", "update"))
+    code, _, err = bench("--modes", "near_memory", "--bag-size", "3", "--converted")
+    assert code == 2 and "leave --bag-size out" in err
+
+
 def test_without_fbgemm(bench, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "fbgemm_gpu.split_embedding_configs", None)
     code, result, _ = bench("--modes", "resident", "--json")

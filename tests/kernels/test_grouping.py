@@ -58,3 +58,19 @@ def test_keys_are_numbered_by_first_appearance(count):
     assert (keys[first][numbers] == keys).all() and (np.diff(first) > 0).all()
     assert len(first) == len(np.unique(keys))
     assert all(first[number] <= at for at, number in enumerate(numbers))
+
+
+@pytest.mark.parametrize("integers", [torch.int32, torch.int64])
+def test_bags_of_each_slot(integers):
+    """Slot after slot in order of first appearance, in lookup order; empty bags among them."""
+    slots = torch.tensor([7, 3, 7, 7, 0, 3])
+    groups, lengths = Grouper(8).group(slots), torch.tensor([2, 0, 3, 1, 0], dtype=integers)
+    assert groups.bags(lengths, 5).tolist() == [0, 2, 2, 0, 3, 2]
+    assert groups.bags(None, 6).tolist() == [0, 2, 3, 1, 5, 4]
+
+
+@pytest.mark.parametrize("lengths", [[2, 3], [2, 5], [8, -2], [2, 2, 2]])
+def test_lengths_that_are_not_those_of_the_lookups(lengths):
+    groups = Grouper(8).group(torch.tensor([7, 3, 7, 7, 0, 3]))
+    with pytest.raises(Error, match=r"lengths of 2 bags must be .* add up to the 6 lookups"):
+        groups.bags(torch.tensor(lengths), 2)
