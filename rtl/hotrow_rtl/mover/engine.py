@@ -127,9 +127,8 @@ class RowMover(wiring.Component):
     a row that is source and destination of one command gets undefined contents. One port writes in
     list order, so the last of several entries with the same destination wins. Several ports run
     independently, as bag units do, so a destination that is listed twice gets undefined contents.
-    A row and its
-    state are separate transfers over one port: a refusal moves neither, a bus fault of one does not
-    affect the other.
+    A row and its state are separate transfers over one port: a refusal moves neither, a bus fault
+    of one does not affect the other.
 
     Parameters
     ----------
