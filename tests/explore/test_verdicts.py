@@ -51,7 +51,7 @@ def test_the_software_cache_needs_cores_and_the_card_none():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("system, kinds", [
-    ("cpu-server", ["card", "neither"]), ("ps-fleet", ["neither", "neither"]),
+    ("cpu-server", ["card", "software"]), ("ps-fleet", ["neither", "neither"]),
     ("v100", ["neither", "neither"])])
 def test_the_verdict_depends_on_the_free_cores(system, kinds):
     record, = verdicts([question(system=system)], (2, None))
@@ -86,7 +86,7 @@ def test_the_dense_part_has_the_free_cores_alone():
 
 def test_each_library_has_costs_of_its_own():
     """Updates by hand on 40 cores of half speed: FBGEMM's, hotrow's, and PyTorch's fitted share."""
-    costs = {"cpu": (11 + 0.51 * 64) / 0.5, "resident": (31 + 0.28 * 64) / 0.5}
+    costs = {"cpu": (11 + 0.51 * 64) / 0.5, "resident": (14 + 0.34 * 64) / 0.5}
     for name, cost in costs.items():
         assert PLACEMENTS[name](question(KAGGLE)).parts["update"] == pytest.approx(
             1e-9 * KAGGLE.step_lookups * cost / (40 * 0.5))
@@ -135,11 +135,12 @@ def test_a_constant_that_decides_a_verdict_is_named():
     asked = [question(), question(KAGGLE, "v100")]
     moved = sensitivity.sensitivity(asked, KNOWN)
     assert "kernel_parallel" in moved["flips"][0] and not moved["flips"][1]
+    nominal = recommend(asked[0])["kind"]
     for name, value, known in sensitivity.turned(KNOWN):
         kind = recommend(Question(BAGS, asked[0].system, known, card=CARD))["kind"]
-        assert moved["flips"][0].get(name, {}).get(value, "neither") == kind, (name, value)
-    assert moved["counts"]["card"]["with"]["kernel_parallel"]["counts"] == [0, 1]
-    assert "`kernel_parallel`" in hangs_on(moved["counts"]["card"])
+        assert moved["flips"][0].get(name, {}).get(value, nominal) == kind, (name, value)
+    assert moved["counts"]["software"]["with"]["kernel_parallel"]["counts"] == [0, 1]
+    assert "0 to 1 over the range of the assumed" in hangs_on(moved["counts"]["software"])
 
 
 def test_every_assumption_has_a_range():
