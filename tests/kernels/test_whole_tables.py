@@ -96,11 +96,14 @@ def test_a_step_of_other_lookups_is_refused():
 @pytest.mark.parametrize("value, additions, finite", [
     (1.0, 40, True), (float("nan"), 1, False), (float("-inf"), 1, False), (-3e38, 1, False),
     (-1e38, 1, True), (1e38, 2, False), (1.0, 1 << 23, False)])
-def test_a_copy_says_whether_sums_are_finite(value, additions, finite):
-    gradients, out = torch.randn(7, 60), torch.empty(7, 60)
+@pytest.mark.parametrize("stride", [60, 71])
+def test_a_copy_says_whether_sums_are_finite(value, additions, finite, stride):
+    torch.manual_seed(1)
+    gradients, memory = torch.full((7, stride), float("nan"))[:, :60], torch.zeros(8, 60)
+    gradients[:] = torch.randn(7, 60)
     gradients[5, 11] = value
-    assert features().copy(gradients, out, additions) == finite
-    assert same_bits(out, gradients)
+    assert features().copy(gradients, memory[:7], additions) == finite
+    assert same_bits(memory[:7], gradients) and not memory[7].any()
 
 
 @pytest.mark.parametrize("wrong", [-1, 5, 1 << 31, -(1 << 62), (1 << 63) - 1])

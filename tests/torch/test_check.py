@@ -26,9 +26,9 @@ class Sound(CollectionTrainer):
         self.before = []  # the tables when each step began
         store = self.collection.store
         self.write_cold, self.fetch, self.place = (
-            store.host.write_after, store.host.fetch, store.policy.place)
+            store.host.write_after, store.moves.gather, store.policy.place)
         store.host.write_after = self.write_back
-        store.host.fetch = self.gather
+        store.moves.gather = self.gather
         store.policy.place = self.split
 
     @property
@@ -45,9 +45,9 @@ class Sound(CollectionTrainer):
         """Trained rows without a slot, flat int64[c], go back to the tables."""
         self.write_cold(event, group, cold, rows)
 
-    def gather(self, group, cold, listed=None, ticket=None):
+    def gather(self, group, cold, places, listed=None):
         """Rows without a slot are fetched for the second micro-batch."""
-        return self.fetch(group, cold)
+        self.fetch(group, cold, places, listed)
 
     def split(self, *batch):
         return self.place(*batch)
@@ -67,14 +67,14 @@ class DropsUpdates(Sound):
 class Stale(Sound):
     """The gather of one batch did not wait for the write-back of the batch before."""
 
-    def gather(self, group, cold, listed=None, ticket=None):
-        rows = super().gather(group, cold)
+    def gather(self, group, cold, places, listed=None):
+        super().gather(group, cold, places, listed)
         if self.faulty:
-            new = rows.weights.clone()
+            rows, at = self.storage.rows, places.long()
+            new = rows.weights[at]
             # Since the check's step of the batch before began.
-            rows.write(slice(None), *self.before[-3].read(cold))
-            self.spoiled += int((rows.weights != new).any(dim=1).sum())
-        return rows
+            rows.write(at, *self.before[-3].read(cold))
+            self.spoiled += int((rows.weights[at] != new).any(dim=1).sum())
 
 
 class Misclassifies(Sound):
@@ -114,11 +114,11 @@ class ForgetsState(Sound):
 class ForgetsPopular(Sound):
     """The dense part learns from the second micro-batch alone."""
 
-    def gather(self, group, cold, listed=None, ticket=None):
+    def gather(self, group, cold, places, listed=None):
         if self.faulty:  # the popular part has run by then
             self.model.zero_grad()
             self.spoiled += 1
-        return super().gather(group, cold)
+        super().gather(group, cold, places, listed)
 
 
 class DropsHotUpdate(Sound):

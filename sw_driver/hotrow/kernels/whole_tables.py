@@ -201,7 +201,8 @@ class TableFeatures:
         self._check(gradients, None)
         if out.shape != gradients.shape:
             raise Error(f"expected memory for {list(gradients.shape)}, got {list(out.shape)}")
-        bits = library().copy_bounded(gradients.data_ptr(), *gradients.shape, gradients.stride(0),
+        rows, width = gradients.shape
+        bits = library().copy_bounded(gradients.data_ptr(), rows, gradients.stride(0), width,
                                       pointer(out, torch.float32))
         largest, = struct.unpack("f", struct.pack("I", bits))
         return bool(additions < _ADDITIONS and additions * largest < _LARGEST_SUM)
