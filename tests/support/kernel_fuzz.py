@@ -196,6 +196,17 @@ def whole(draw):
     return call, expected
 
 
+def steps_as_by_sums(of, flat, lengths, gradients, distinct, sums):
+    """A step by lists of gradients has the bits of one by their sums; the rows stay."""
+    before, rule = of.rows.clone(), SGD(0.5)
+    of.step(flat, lengths, gradients, rule, None, torch.empty(5 * len(flat) + 16))
+    stepped = of.rows.clone()
+    of.rows.copy_(before)
+    updating.update_rows(of.rows, distinct, sums, rule, distinct=True)
+    assert torch.equal(stepped.view(torch.uint8), of.rows.view(torch.uint8))
+    of.rows.copy_(before)
+
+
 def update(draw):
     dim = draw.choice((1, 4, 16, 20, 64))
     rows, rule = draw.rows(draw.size(), dim, draw.choice(ROWS)).clone(), draw.choice(RULES)
@@ -326,7 +337,7 @@ def main():
     np.seterr(invalid="ignore")  # of oracles, for rows that are not finite
     torch.set_num_threads(options.threads)
     if options.threads > 1:  # however small a batch is
-        for module in (pooling, updating, copying):
+        for module in (pooling, updating, copying, whole_tables):
             module.threads_for = lambda _: options.threads
     refused = Counter()
     for seed in range(options.seed, options.seed + options.cases):
