@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from hotrow.command.cli import main
-from hotrow.torch.store.host_tables import HostTables
+from hotrow.torch.store.slot_moves import SlotMoves
 from hotrow.torch.store.write_back import WriteBack
 
 from tests.torch.conftest import relearn
@@ -41,15 +41,17 @@ class Fault:
 
     def fetches(self, change):
         """Have rows that arrive changed: `change` of flat rows and Rows."""
-        fetch = self.store.host.fetch
+        gather = self.store.moves.gather
 
-        def spoilt(group, flat, listed=None, ticket=None):
-            rows = fetch(group, flat)
+        def spoilt(group, flat, places, listed=None):
+            gather(group, flat, places, listed)
             if self.faulty:
+                at = places.long()
+                rows = self.storage.rows.take(self.storage.kind, at)
                 change(flat, rows)
-            return rows
+                self.storage.rows.put(at, rows)
 
-        self.store.host.fetch = spoilt
+        self.store.moves.gather = spoilt
 
 
 class LosesLeaving(Fault):
@@ -170,12 +172,10 @@ def never_written_back(monkeypatch):
 
 
 def never_fetched(monkeypatch):
-    def fetch(self, group, flat, *_):
-        rows = self._memory.staging_rows(self._groups[group].kind, len(flat))
-        rows.array.zero_()
-        return rows
+    def gather(self, group, flat, places, *_):
+        self._slot_map.storages[group].rows.array[places.long()] = 0
 
-    monkeypatch.setattr(HostTables, "fetch", fetch)
+    monkeypatch.setattr(SlotMoves, "gather", gather)
 
 
 @pytest.mark.slow
