@@ -1,0 +1,193 @@
+"""Several bag units: no summand and no returning word is lost, repeated or sent to another unit.
+
+A lane of the list of summands is proved for all time, with segments of any length. The reads of two
+units at one port are followed from reset, until the queues of both have been full.
+"""
+
+from dataclasses import replace
+
+import pytest
+from amaranth import Array, Elaboratable, Module, Mux, Signal
+from amaranth.asserts import AnyConst, AnySeq
+from amaranth.hdl import Assert, Assume, Cover
+from amaranth.lib import data
+from hotrow_rtl.mover.bags.list_dispatch import SummandLane
+from hotrow_rtl.mover.bags.payloads import return_words
+from hotrow_rtl.mover.bags.read_network import ReadCredits, ReadReturn
+
+from tests.formal.prover import after_reset, free_inputs, keeps, mutated, opened, verify
+from tests.formal.small import SMALL
+
+CONFIG = replace(SMALL, arithmetic=True, row_ports=2, bag_units=2)
+FEW = 1 << 15  # summands of a list, of which the proof knows the sum
+DEPTH = 13  # cycles after reset, in which the reads of a unit fill its queue
+
+
+def few_bits(config):
+    """Replaces `source_word`: what the proof looks at."""
+    return data.StructLayout({"data": 4, "first": 1, "last": 1})
+
+
+class Summands(Elaboratable):
+    """`SummandLane`: summand i of the list goes to the unit of the bag that contains i, once."""
+
+    def __init__(self, lane):
+        self.lane = lane
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.lane = lane = self.lane
+        new, start = lane.segments, after_reset(m)
+        free_inputs(m, lane, lane.lane, lane.start)
+        keeps(m, new)
+        number, place = Signal(), Signal(16)  # of the lane, and a summand of it
+        begins, ends, next_place = Signal(16), Signal(16), Signal(16)  # ends of the current bag
+        owner, known = Signal.like(new.p.unit), Signal()
+        takes, fire, end = Signal(), Signal(), Signal(17)
+        own = opened(lane)
+        m.d.comb += [
+            number.eq(AnyConst(1)),
+            place.eq(AnyConst(16)),
+            Assume((place[0] == number) & (place < FEW)),
+            lane.lane.eq(number),
+            lane.start.eq(start),
+            Assume(~new.valid | ~new.p.drop),
+            end.eq(ends + new.p.length),
+            Assume(~new.valid | (end < FEW)),
+            takes.eq(new.valid & new.ready & ~start),
+            fire.eq(lane.valid & lane.ready & ~start),
+            Assert(lane.ready == (lane.unit_valid & lane.unit_ready).any()),
+            Assert((lane.unit_valid & (lane.unit_valid - 1)) == 0),
+            Cover(fire & (next_place == place) & (begins > 2) & ~takes),
+        ]
+        with m.If(takes):
+            m.d.sync += [begins.eq(ends), ends.eq(end[:16])]
+            with m.If((ends <= place) & (place < end)):
+                m.d.sync += [owner.eq(new.p.unit), known.eq(1)]
+        with m.If(fire):
+            m.d.sync += next_place.eq(next_place + 2)
+        with m.If(start):
+            m.d.sync += [begins.eq(0), ends.eq(0), next_place.eq(number), known.eq(0)]
+        with m.If(fire & (next_place == place)):
+            m.d.comb += [
+                Assert(known | takes & (ends <= place) & (place < end)),
+                Assert(lane.unit_valid == 1 << Mux(known, owner, new.p.unit)),
+            ]
+        with m.If(~start):
+            m.d.comb += [  # invariants
+                Assert(own.left == (ends - next_place).as_signed()),
+                Assert((begins <= ends) & (ends < FEW) & (next_place >= begins)),
+                Assert((next_place < FEW + 2) & (next_place < ends + 2)),
+                Assert(next_place[0] == number),
+                Assert(known == (place < ends)),
+                Assert(~known | (place < begins) | (owner == own.unit_q)),
+                Assert(~own.drops),
+            ]
+        return m
+
+
+class Reads(Elaboratable):
+    """`ReadCredits` of two units and `ReadReturn` of a port, which returns what it reads."""
+
+    def __init__(self, *bug, sender=ReadCredits):
+        self.credits = [sender(CONFIG) for _ in range(2)]
+        self.back = mutated(ReadReturn, *bug, source_word=few_bits)(CONFIG)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.back = back = self.back
+        own, turn = opened(back), Signal()
+        free_inputs(m, back, back.sent.valid, back.sent.p, back.rows.valid, back.words.valid,
+                    back.words.p, back.rows.p)
+        m.d.comb += [turn.eq(AnySeq(1)), back.sent.p.eq(self.credits[0].sent.p)]
+        for number, sender in enumerate(self.credits):
+            m.submodules[f"credits_{number}"] = sender
+            free_inputs(m, sender, sender.unit, sender.sent.ready, *sender.freed,
+                        sender.transfers[1].valid)
+            read, mine = sender.transfers[0], turn == number
+            m.d.comb += [
+                sender.unit.eq(number),
+                sender.freed[0].eq(back.freed[number]),
+                sender.sent.ready.eq(back.sent.ready & mine),
+                Assume(~read.valid | (read.p.info.bytes != 0)
+                       & (read.p.info.bytes <= CONFIG.row_bytes)),
+            ]
+            with m.If(mine):
+                m.d.comb += [back.sent.valid.eq(sender.sent.valid), back.sent.p.eq(sender.sent.p)]
+
+        # The port returns each row once its turn comes, then its words without a gap.
+        owner, unit = own.owners.o.p, Signal()
+        words_left, fault = Signal(range(return_words(CONFIG) + 1)), Signal(2)
+        sequence = [Signal(4, name=f"sequence{number}") for number in range(2)]
+        m.d.comb += [
+            back.rows.valid.eq(AnySeq(1) & own.owners.o.valid & (words_left <= 1)),
+            fault.eq(AnySeq(2)),
+            back.rows.p.fault.eq(fault),
+            back.words.valid.eq(words_left != 0),
+            back.words.p.data.eq(Array(sequence)[unit]),
+            back.words.p.first.eq(unit),
+            back.words.p.last.eq(words_left == 1),
+            Cover(own.owners.o.valid & (back.unit_words[0].valid & back.unit_words[1].valid)),
+        ]
+        with m.If(back.rows.valid & back.rows.ready):
+            m.d.sync += [words_left.eq(Mux(fault == 0, owner.words, 0)), unit.eq(owner.unit)]
+        with m.Elif(words_left != 0):
+            m.d.sync += words_left.eq(words_left - 1)
+        for number in range(2):
+            out, expected = back.unit_words[number], Signal(4, name=f"expected{number}")
+            row, owed = back.unit_rows[number], Signal(4, name=f"owed{number}")
+            comes = row.valid & row.ready & (row.p.fault == 0)
+            leaves = out.valid & out.ready
+            m.d.comb += Assume(~leaves | (owed != 0))  # a unit takes a row before its words
+            m.d.sync += owed.eq(owed + comes - (leaves & out.p.last))
+            with m.If(back.words.valid & (unit == number)):
+                m.d.sync += sequence[number].eq(sequence[number] + 1)
+            with m.If(out.valid):
+                m.d.comb += [Assert(out.p.data == expected), Assert(out.p.first == number)]
+                with m.If(out.ready):
+                    m.d.sync += expected.eq(expected + 1)
+        for queue in (own.rows, own.words):  # of the last unit: what comes has space
+            m.d.comb += Assert(~queue.i.valid | queue.i.ready)
+        return m
+
+
+BUGS = {
+    "a bag loses a summand": lambda: Summands(mutated(
+        SummandLane, "Mux(inside, lanes, 0)", "Mux(inside, lanes + 1, 0)")(CONFIG)),
+    "a bag begins before the last has ended": lambda: Summands(mutated(
+        SummandLane, "loads.eq(left <= 0)", "loads.eq(left <= 1)")(CONFIG)),
+    "the unit of the last bag": lambda: Summands(mutated(
+        SummandLane, "Mux(loads, new.p.unit, unit_q)", "unit_q")(CONFIG)),
+    "a read without credit": lambda: Reads(sender=mutated(
+        ReadCredits, "credit >= info.words", "credit != 0")),
+    "words freed twice": lambda: Reads("(rows.o.p.fault != 0)", "1"),
+    "words to the unit of the next row": lambda: Reads(
+        "words.i.valid.eq(self.words.valid & (unit == number))",
+        "words.i.valid.eq(self.words.valid & (owner.unit == number))"),
+}
+
+
+@pytest.mark.formal
+def test_summands(tmp_path):
+    assert verify(Summands(SummandLane(CONFIG)), tmp_path, depth=3) == "PASS"
+
+
+@pytest.mark.formal
+def test_summands_reach(tmp_path):
+    assert verify(Summands(SummandLane(CONFIG)), tmp_path, mode="cover", depth=8) == "PASS"
+
+
+@pytest.mark.formal
+def test_reads(tmp_path):
+    assert verify(Reads(), tmp_path, mode="bmc", depth=DEPTH) == "PASS"
+
+
+@pytest.mark.formal
+def test_reads_reach(tmp_path):
+    assert verify(Reads(), tmp_path, mode="cover", depth=DEPTH) == "PASS"
+
+
+@pytest.mark.formal
+@pytest.mark.parametrize("bug", BUGS)
+def test_bug(bug, tmp_path):
+    assert verify(BUGS[bug](), tmp_path, mode="bmc", depth=DEPTH) == "FAIL"
