@@ -33,7 +33,9 @@ def test_pooled_rows_by_hand():
     lookups = 2048 * 26 * 80
     assert parts["pool"] == pytest.approx(lookups / 250e6)
     assert parts["update"] == pytest.approx(2 * parts["pool"])
-    assert parts["ids"] == pytest.approx(4 * lookups / 14.4e9)
+    unique = question().count(0).unique
+    assert parts["lists"] == pytest.approx((12 * lookups + 10 * unique) / 14.4e9)
+    assert parts["host lists"] == pytest.approx(28e-9 * lookups)
     with pytest.raises(DoesNotFit, match=r"the card's memory: needs 41.0 GB, 13.6 usable"):
         near_memory(question(workloads.find("scratchpipe")))
 
@@ -63,13 +65,13 @@ def test_cores_that_a_card_replaces():
     server = question()
     card = fastest(server, ("near-memory",))
     replaced = cores_replaced(server, card)
-    assert 8 < replaced < 40
+    assert 1 < replaced < 40
 
     def host(cores):
         few = Question(BAGS, server.system.with_free_cores(cores), KNOWN, card=CARD)
         return fastest(few, ("cpu", "resident")).seconds
     assert host(replaced) <= card.seconds < host(replaced - 1)
-    slow = question(kernel_parallel=0.1)
+    slow = question(kernel_parallel=0.02)
     assert cores_replaced(slow, near_memory(slow)) is None
 
 
