@@ -72,7 +72,7 @@ class Peer:
         self.dense_optimizer.step()
         if self.sparse_optimizer is not None:
             self.sparse_optimizer.step()
-        return StepResult(logits.detach().numpy(), samples.ids.size, samples.ids.size, len(samples))
+        return StepResult(logits.detach().numpy(), samples.ids.size, None)
 
 
 def _bag(weights):

@@ -185,10 +185,9 @@ def _mode(mode, slots, options, trace, batches, rows, advance):
     lookups, distinct = (sum(each) for each in zip(*(
         (batch.ids.size, len(own)) for batch, own in zip(
             scored, rows[options.warm_up:], strict=True)), strict=True))
-    hits = done["hits"] - counted["hits"] if done else lookups
-    rates = _rates({"hits": hits, "lookups": lookups, "distinct": distinct,
-                    "distinct_hits": distinct - fetched})
-    if mode == "near_memory":
+    rates = _rates({"hits": done.get("hits", 0) - counted.get("hits", 0), "lookups": lookups,
+                    "distinct": distinct, "distinct_hits": distinct - fetched})
+    if mode in WITHOUT_SLOTS:
         rates = dict.fromkeys(rates)
     return {"scheme": mode, "slots": None if mode in WITHOUT_SLOTS else slots, **rates,
         "bytes_per_batch": (done["link_bytes"] - counted["link_bytes"]) / len(scored)

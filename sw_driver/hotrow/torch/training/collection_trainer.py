@@ -154,8 +154,8 @@ class CollectionTrainer(Trainer):
         self.dense_optimizer.step()
         collection.optimizer.step()
         done = self.counted()
-        return StepResult(logits.numpy(), samples.ids.size, done.get("hits", samples.ids.size),
-                          done.get("popular", 0 if self.storage else len(samples)),
+        return StepResult(logits.numpy(), samples.ids.size,
+                          done.get("hits") if self.cache else None, done.get("popular", 0),
                           done.get("rows_moved", 0), done.get("link_bytes", 0))
 
     def rehearse(self, samples: Samples) -> StepResult:

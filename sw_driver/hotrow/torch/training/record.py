@@ -51,7 +51,7 @@ class Traffic:
 
     def add(self, result: StepResult, scored: bool) -> None:
         """Add a StepResult; rates cover the `scored` steps only."""
-        if scored:
+        if scored and result.hits is not None:
             self.samples += len(result.logits)
             self.lookups += result.lookups
             self.hits += result.hits

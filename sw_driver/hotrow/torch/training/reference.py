@@ -46,7 +46,7 @@ class ReferenceTrainer(Trainer):
         else:
             self.sparse_optimizer.step()
         lookups = samples.ids.size
-        return StepResult(logits.detach().numpy(), lookups, lookups, len(samples))
+        return StepResult(logits.detach().numpy(), lookups, None)
 
 
 @torch.no_grad()

@@ -83,7 +83,7 @@ def _rates(result: dict[str, Any]) -> Table:
     if result.get("relearned"):
         table.add_row(f"rows replaced, each of {result['relearned']} times learned again",
                       f"{result['rows_replaced'] / result['relearned']:,.0f}")
-    if result["mode"] != "near_memory":
+    if result["hit_rate"] is not None:
         table.add_row("lookups that hit", f"{result['hit_rate']:.1%}")
     if result.get("disk"):
         table.add_row("rows fetched from the folder, per batch",

@@ -297,7 +297,6 @@ class _Run:
             "cold": options.cold if self.device else None,
             "learning_batches": self.schedule.batches,
             "hot_rows": storage.count if storage else None, "bypasses": 0,
-            **({"popular_fraction": None} if options.mode == "near_memory" else {}),
             "relearned": self.schedule.times, "rows_replaced": self.schedule.replaced,
         }
 

@@ -19,7 +19,7 @@ class StepResult:
 
     logits: NDArray[np.float32]  # [B]: predictions before the update
     lookups: int
-    hits: int  # lookups whose row was in the trainer's memory
+    hits: int | None  # lookups whose row had a slot before the batch; None without slots
     popular: int = 0  # samples all of whose lookups hit, in mode hotline
     rows_moved: int = 0  # over the link, in either direction
     link_bytes: int = 0  # of these rows and their state, of ids, and of the device's results
