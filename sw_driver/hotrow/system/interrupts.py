@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -79,3 +80,16 @@ class uninterrupted(deferred_interrupt):
         self._end()
         if error[0] is None:
             deliver(self._pending)
+
+
+def call_all(steps: Iterable[Callable[[], object]]) -> None:
+    """Call each step, uninterrupted, whatever the others raise; then raise the first error."""
+    failure: BaseException | None = None
+    with uninterrupted():
+        for step in steps:
+            try:
+                step()
+            except BaseException as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure

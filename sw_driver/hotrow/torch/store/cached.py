@@ -10,7 +10,7 @@ from ...contract.errors import Error
 from ...device import Device
 from ...operands.batch import Batch
 from ...system.forks import ForkLock
-from ...system.interrupts import uninterrupted
+from ...system.interrupts import call_all
 from ..features.bags import Bags
 from ..features.configs import TableGroup
 from ..features.grouping import Request
@@ -348,16 +348,8 @@ class CachedStore:
         then raise the first error."""
         if self.closed:
             return
-        failure = None
-        with uninterrupted():
-            for step in (self.abandon, self.flush, *self._leave_device()):
-                try:
-                    step()
-                except BaseException as error:
-                    failure = failure or error
-            self.slot_map.registered.clear()
-            if failure is not None:
-                raise failure
+        call_all((self.abandon, self.flush, *self._leave_device(),
+                  self.slot_map.registered.clear))
 
     def _leave_device(self) -> Iterator[Callable[[], object]]:
         """The calls after which the device has nothing of the collection: an iterator."""

@@ -21,7 +21,7 @@ from ...contract.errors import Error, HostWriteError, TransportError
 from ...device import Device
 from ...kernels.grouping import Grouper
 from ...operands.results import RowList
-from ...system.interrupts import uninterrupted
+from ...system.interrupts import call_all, uninterrupted
 from ..features.bags import Bags
 from ..features.configs import TableConfig, TableGroup
 from ..features.grouping import Request, Segment
@@ -329,18 +329,9 @@ class NearMemoryStore:
         first error."""
         if self.closed:
             return
-        failure = None
         buffers = (each.release for each in (*self._sums, *self._gradients))
-        with uninterrupted():
-            for step in (self.abandon, self._drop_taken, self.flush, *buffers,
-                         *self._tables.leave()):
-                try:
-                    step()
-                except BaseException as error:
-                    failure = failure or error
-            self._tables.registered.clear()
-            if failure is not None:
-                raise failure
+        call_all((self.abandon, self._drop_taken, self.flush, *buffers, *self._tables.leave(),
+                  self._tables.registered.clear))
 
     def _drop_taken(self) -> None:
         while self._taken:
