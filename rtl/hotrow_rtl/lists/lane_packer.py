@@ -105,7 +105,7 @@ class LanePacker(wiring.Component):
         counted = Signal()
         values = self._lane_registers("counted")
         present, last = Signal(lanes, reset_less=True), Signal(reset_less=True)
-        before, total = prefix_popcount(beat.present)
+        before, total = prefix_popcount(m, beat.present)
         ranks = [Signal(range(lanes), name=f"rank{lane}", reset_less=True)
                  for lane in range(lanes)]
         count = Signal(range(lanes + 1), reset_less=True)

@@ -104,7 +104,7 @@ class WriteCollector(wiring.Component):
         used = Cat(strobes.word_select(lane, DWORD).any() & ~sent[lane] for lane in range(lanes))
         lowest, gap, part = Signal(lanes), Signal(), Signal(bus_bytes)
         m.d.comb += [
-            gap.eq(popcount((strobes & ~(strobes << 1))[:bus_bytes])[1:].any()),  # runs of bytes
+            gap.eq(popcount(m, (strobes & ~(strobes << 1))[:bus_bytes])[1:].any()),  # runs of bytes
             lowest.eq(used & (~used + 1)),
             part.eq(Mux(gap, strobes & Cat(lowest[lane].replicate(DWORD)
                                            for lane in range(lanes)), strobes)),
@@ -123,7 +123,7 @@ class WriteCollector(wiring.Component):
         m.d.comb += [
             joins.eq(some & ~gap & part[0]),
             stays.eq(part[-1] & ~gap & ~last & ((word_address & mask) != mask)),
-            dwords.eq(Mux(running, first.dwords, 0) + popcount(part_lanes)),
+            dwords.eq(Mux(running, first.dwords, 0) + popcount(m, part_lanes)),
         ]
         ends_run = running & ~joins  # before this word
         stores = given & some & ~ends_run

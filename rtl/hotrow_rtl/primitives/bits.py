@@ -48,28 +48,43 @@ def add_up(values):
     return add_up(values[:half]) + add_up(values[half:])
 
 
-def popcount(bits):
+def popcount(m, bits):
     """Return the number of bits that are set.
 
     Timing: full adders of single bits, two of which fit a level of LUTs. A chain of `+` has two
     levels for each.
     """
-    columns, number = [list(bits)], []
+    return _popcount(m, list(bits), {})
+
+
+def prefix_popcount(m, bits):
+    """Return, for each bit, the number of bits set below it; and the number of all bits set."""
+    bits, adders = list(bits), {}
+    counts = [_popcount(m, bits[:place], adders) for place in range(1, len(bits) + 1)]
+    return [Const(0, 1), *counts[:-1]], counts[-1]
+
+
+def _popcount(m, bits, adders):
+    """The number of bits that are set; `adders` has sum and carry by their two or three inputs."""
+    columns, number = [bits], []
     while columns:
         column, carries = columns.pop(), []
         while len(column) > 1:
-            one, two, three = (*column[:3], Const(0))[:3]
-            column = [*column[3:], one ^ two ^ three]
-            carries.append(one & two | (one ^ two) & three)
+            taken, column = column[:3], column[3:]
+            key = tuple(map(id, taken))
+            if key not in adders:
+                one, two, three = (*taken, Const(0))[:3]
+                # Signals, as the simulator would repeat an expression at each of its uses.
+                total, carry = adders[key] = Signal(name="bit_sum"), Signal(name="bit_carry")
+                m.d.comb += [
+                    total.eq(one ^ two ^ three),
+                    carry.eq(one & two | (one ^ two) & three),
+                ]
+            column.append(adders[key][0])
+            carries.append(adders[key][1])
         number += column
         columns += [carries] if carries else []
     return Cat(number)
-
-
-def prefix_popcount(bits):
-    """Return, for each bit, the number of bits set below it; and the number of all bits set."""
-    counts = [popcount(bits[:place]) for place in range(1, len(bits) + 1)]
-    return [Const(0, 1), *counts[:-1]], counts[-1]
 
 
 def prefix_or(bits):

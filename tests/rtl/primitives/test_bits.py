@@ -10,7 +10,7 @@ from hotrow_rtl.primitives.bits import prefix_popcount
 @pytest.mark.parametrize("width", [1, 2, 5, 7, 8, 16])
 def test_prefix_popcount(width):
     m, bits = Module(), Signal(width)
-    before, total = prefix_popcount(bits)
+    before, total = prefix_popcount(m, bits)
     assert len(before) == width and len(total) == width.bit_length()
     counts = [Signal(8, name=f"count{place}") for place in range(width + 1)]
     m.d.comb += [count.eq(value) for count, value in zip(counts, [*before, total], strict=True)]

@@ -320,12 +320,11 @@ class Combiner(wiring.Component):
                 m.d.sync += [out.joins.eq(unit.any), out.back.eq(unit.back), out.lane.eq(unit.lane)]
         for back in window:
             at = join + back
+            counts = [popcount(m, [joins[other][back][lane] for other in lanes]) for lane in lanes]
             with m.If(enable[at]):
-                for lane, (before, after) in enumerate(
-                        zip(beats[at], beats[at + 1], strict=True)):
-                    joiners = Cat(joins[other][back][lane] for other in lanes)
+                for count, before, after in zip(counts, beats[at], beats[at + 1], strict=True):
                     m.d.sync += after.amount.eq(
-                        (before.amount if back else before.owner) + popcount(joiners))
+                        (before.amount if back else before.owner) + count)
         return beats[final]
 
 

@@ -188,7 +188,7 @@ class PlanTally(wiring.Component):
             lanes_q = Signal(len(lanes), name=f"{name}_lanes", reset_less=True)
             count = Signal(range(len(lanes) + 1), name=f"{name}_count", reset_less=True)
             total = Signal(self.config.count_width, name=f"{name}_total")
-            m.d.sync += [lanes_q.eq(lanes), count.eq(popcount(lanes_q))]
+            m.d.sync += [lanes_q.eq(lanes), count.eq(popcount(m, lanes_q))]
             with m.If(valid[1]):
                 m.d.sync += total.eq(total + count)
             with m.If(done | self.restart):

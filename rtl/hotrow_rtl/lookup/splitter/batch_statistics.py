@@ -88,19 +88,21 @@ class BatchStatistics(wiring.Component):
         present = Cat(lane.present for lane in beat.lanes)
         refused = Cat(lane.present & (lane.status != Status.OK) for lane in beat.lanes)
         from_first = prefix_or(refused)
+        offset, *counts = (popcount(m, bits) for bits in (
+            present & ~from_first, listed, unkept, present))
         with m.If(enable):
             m.d.sync += [
                 refusal.any.eq(from_first[-1]),
                 refusal.status.eq(onehot_mux(from_first & ~(from_first << 1)[:c.lanes],
                                              [lane.status for lane in beat.lanes])),
-                refusal.offset.eq(popcount(present & ~from_first)),
+                refusal.offset.eq(offset),
                 listed.eq(Cat(lane.listed for lane in beat.lanes)),
                 unkept.eq(Cat(lane.listed & ~lane.kept for lane in beat.lanes)),
                 all_served.eq(add_up(served)),
                 all_missed.eq(add_up(missed)),
-                all_listed.eq(popcount(listed)),
-                all_unkept.eq(popcount(unkept)),
-                present_count.eq(popcount(present)),
+                all_listed.eq(counts[0]),
+                all_unkept.eq(counts[1]),
+                present_count.eq(counts[2]),
                 refusal_q.any.eq(refusal.any),
                 refusal_q.status.eq(refusal.status),
                 refusal_q.index.eq(beat_index + refusal.offset),

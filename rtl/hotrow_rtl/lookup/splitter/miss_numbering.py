@@ -148,7 +148,7 @@ class MissNumbering(wiring.Component):
         lists = Signal(c.lanes)
         m.d.comb += lists.eq(Cat(miss & ~answer.missed.repeated
                                  for miss, answer in zip(numbered, answers, strict=True)))
-        listed_before, all_listed = prefix_popcount(lists)
+        listed_before, all_listed = prefix_popcount(m, lists)
         list_count = Signal(range(c.lanes + 1), reset_less=True)
         flags = Cat(pending.counts, pending.splits, pending.last)
         flags_q = Signal(len(flags), name="flags_q", reset_less=True)

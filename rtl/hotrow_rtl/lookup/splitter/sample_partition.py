@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...config import Config, log2
 from ...interfaces.lookup_payloads import lane_results
 from ...interfaces.records import BATCHES_IN_FLIGHT
-from ...primitives.bits import prefix_popcount
+from ...primitives.bits import popcount
 from ...primitives.fifo import RamFifo
 from ...primitives.skid_buffer import SkidBuffer
 
@@ -179,8 +179,9 @@ class SamplePartition(wiring.Component):
                 out.p.present.eq(buffer.o.p.present),
                 out.p.last.eq(buffer.o.p.last),
             ]
+        popular_count = popcount(m, popular)
         with m.If(fire):
-            m.d.sync += [count.eq(prefix_popcount(popular)[1]), count_last.eq(p.last)]
+            m.d.sync += [count.eq(popular_count), count_last.eq(p.last)]
         with m.If(fire | adds):
             m.d.sync += count_valid.eq(fire)
         with m.If(self.counted.ready):
