@@ -22,4 +22,4 @@ def test_memory_that_runs_out_is_an_error(tmp_path):
               for name, threads, errors in map(str.split, done.stdout.splitlines())}
     # These take memory for their threads alone, and do without.
     assert len(raised) == 25 and [call for call, errors in raised.items() if not errors] == [
-        ("pool_forward", "1"), ("id_map_find", "1")], raised
+        ("pool_forward", "1"), ("pool_rows", "1"), ("id_map_find", "1")], raised
