@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from types import FrameType
+from types import CodeType
 
 from amaranth.hdl import _ast
 
@@ -24,8 +24,8 @@ def named_in_tuples() -> Iterator[None]:
     plain = _ast.tracer.get_var_name
 
     def named(depth=2, **default):
-        found = plain(depth + 1, default=None) or _variable(sys._getframe(depth))
-        return found or plain(depth + 1, **default)
+        frame = sys._getframe(depth)
+        return _variable(frame.f_code, frame.f_lasti) or plain(depth + 1, **default)
 
     _ast.tracer.get_var_name = named
     try:
@@ -34,11 +34,11 @@ def named_in_tuples() -> Iterator[None]:
         _ast.tracer.get_var_name = plain
 
 
-def _variable(frame: FrameType) -> str | None:
-    """The variable that the current call of a frame is assigned to."""
-    positions = frame.f_code.co_positions()  # one for every two bytes
-    return _variables(frame.f_code.co_filename).get(
-        next(islice(positions, frame.f_lasti // 2, None)))
+@cache
+def _variable(code: CodeType, instruction: int) -> str | None:
+    """The variable that the call at an instruction is assigned to."""
+    positions = code.co_positions()  # one for every two bytes
+    return _variables(code.co_filename).get(next(islice(positions, instruction // 2, None)))
 
 
 @cache

@@ -1,9 +1,10 @@
 """AddressCrossbar: from the lanes that check addresses to the row ports."""
 
+from collections.abc import Callable
 from functools import reduce
 from operator import or_
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -83,12 +84,17 @@ class EntryArbiter(wiring.Component):
 
     Parameters
     ----------
-    config : Config
+    shape : ShapeLike
+        Of a transfer.
+    count : int
+        Number of lanes.
+    last : callable
+        Whether a transfer, a view of its shape, is the final one of its entry.
 
     Attributes
     ----------
-    lanes : In(stream(row_transfer(config))).array(config.row_ports)
-    transfers : Out(stream(row_transfer(config)))
+    lanes : In(stream(shape)).array(count)
+    transfers : Out(stream(shape))
 
     Timing
     ------
@@ -97,19 +103,18 @@ class EntryArbiter(wiring.Component):
 
     latency = 1
 
-    def __init__(self, config: Config):
-        self.config = config
-        transfers = stream.Signature(row_transfer(config))
+    def __init__(self, shape: ShapeLike, count: int, last: Callable[[data.View], Value]):
+        self.shape, self.last = shape, last
         super().__init__({
-            "lanes": In(transfers).array(config.row_ports),
-            "transfers": Out(transfers),
+            "lanes": In(stream.Signature(shape)).array(count),
+            "transfers": Out(stream.Signature(shape)),
         })
 
     def elaborate(self, platform):
         m = Module()
         count, width = len(self.lanes), len(self.transfers.p.as_value())
         m.submodules.arbiter = arbiter = RoundRobinArbiter(count)
-        m.submodules.skid = skid = SkidBuffer(row_transfer(self.config))
+        m.submodules.skid = skid = SkidBuffer(self.shape)
         inside, owner, select = Signal(), Signal(count), Signal(count)
         valids, fire = Cat(lane.valid for lane in self.lanes), Signal()
         m.d.comb += [
@@ -125,7 +130,7 @@ class EntryArbiter(wiring.Component):
         for number, lane in enumerate(self.lanes):
             m.d.comb += lane.ready.eq(skid.i.ready & select[number])
         with m.If(fire):
-            m.d.sync += [inside.eq(~skid.i.p.info.last), owner.eq(select)]
+            m.d.sync += [inside.eq(~self.last(skid.i.p)), owner.eq(select)]
         return m
 
 
@@ -164,7 +169,8 @@ class AddressCrossbar(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        arbiters = [EntryArbiter(self.config) for _ in self.ports]
+        arbiters = [EntryArbiter(row_transfer(self.config), len(self.lanes),
+                                 lambda transfer: transfer.info.last) for _ in self.ports]
         for number, (arbiter, port) in enumerate(zip(arbiters, self.ports, strict=True)):
             m.submodules[f"arbiter_{number}"] = arbiter
             connect(m, arbiter=arbiter.transfers, port=flipped(port))

@@ -1,6 +1,6 @@
 """BagUnit: one of several bag units, from its bags to their computed rows."""
 
-from amaranth import Cat, ResetInserter
+from amaranth import ResetInserter
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, connect, flipped
 
@@ -20,9 +20,9 @@ class BagUnit(BagPipeline):
     ----------
     clear : In(1)
         Clear the unit.
-    unit, begin, common_row, bags, summands : In
+    begin, common_row, bags, summands : In
         See `UnitRequests`, in place of the lists.
-    start, setting, requests, checked, transfers, read_rows, read_words, computed_rows,
+    unit, start, setting, requests, checked, transfers, read_rows, read_words, computed_rows,
     computed_words, refused, refused_valid
         See `BagPipeline`; the numbers of bags are those of the command.
 
@@ -35,7 +35,6 @@ class BagUnit(BagPipeline):
     def _lists(config):
         return {
             "clear": In(1),
-            "unit": In(range(config.bag_units)),
             "begin": In(1),
             "common_row": In(list_row(config)),
             "bags": In(stream.Signature(bag_item(config))),
@@ -47,14 +46,7 @@ class BagUnit(BagPipeline):
         return {}
 
     def elaborate(self, platform):
-        m = super().elaborate(platform)
-        write_back = m.submodules.write_back
-        m.d.comb += [
-            self.computed_rows.p.info.index.eq(
-                Cat(self.unit, write_back.computed_rows.p.info.index)),
-            self.refused.index.eq(Cat(self.unit, write_back.refused.index)),
-        ]
-        return ResetInserter(self.clear)(m)
+        return ResetInserter(self.clear)(super().elaborate(platform))
 
     def _requests(self, m):
         requests = UnitRequests(self.config)

@@ -61,6 +61,8 @@ class BagPipeline(wiring.Component):
     bag_count : Out(32)
         Bags that are refused or written, valid with `counted`.
     counted : Out(1)
+    unit : In(range(config.bag_units))
+        With several bag units: number of this one, constant.
 
     Timing
     ------
@@ -85,6 +87,7 @@ class BagPipeline(wiring.Component):
             "computed_words": Out(stream.Signature(source_word(config))),
             "refused": Out(refusal()),
             "refused_valid": Out(1),
+            **({"unit": In(range(config.bag_units))} if config.bag_units > 1 else {}),
             **self._counts(),
         })
 
@@ -171,6 +174,8 @@ class BagPipeline(wiring.Component):
             self.refused_valid.eq(write_back.refused_valid),
             *self._counted(requests),
         ]
+        if config.bag_units > 1:
+            m.d.comb += write_back.unit.eq(self.unit)
         return m
 
     def _requests(self, m):

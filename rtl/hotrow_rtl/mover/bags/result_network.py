@@ -1,15 +1,12 @@
 """The rows that several bag units have computed, to the row ports that write them."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config
-from ...primitives.round_robin_arbiter import RoundRobinArbiter
 from ...primitives.skid_buffer import SkidBuffer
+from ..addressing.crossbar import EntryArbiter
 from ..addressing.port_interleave import row_port
 from ..port.payloads import computed_row, source_word
 from .payloads import result_word
@@ -108,27 +105,16 @@ class ResultArbiter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        count, width = len(self.units), len(self.units[0].p.as_value())
-        m.submodules.arbiter = arbiter = RoundRobinArbiter(count)
-        m.submodules.skid = skid = SkidBuffer(result_word(self.config))
-        inside, owner, select = Signal(), Signal(count), Signal(count)
-        valids, fire, out = Cat(unit.valid for unit in self.units), Signal(), skid.o
+        m.submodules.arbiter = arbiter = EntryArbiter(
+            result_word(self.config), len(self.units), lambda word: word.end)
+        for unit, lane in zip(self.units, arbiter.lanes, strict=True):
+            connect(m, flipped(unit), lane)
+        out = arbiter.transfers
         m.d.comb += [
-            arbiter.requests.eq(valids),
-            arbiter.accept.eq(fire & ~inside),
-            select.eq(Mux(inside, owner, arbiter.grant)),
-            skid.i.valid.eq((select & valids).any()),
-            skid.i.p.eq(reduce(or_, (unit.p.as_value() & select[number].replicate(width)
-                                     for number, unit in enumerate(self.units)))),
-            fire.eq(skid.i.valid & skid.i.ready),
-            *(unit.ready.eq(skid.i.ready & select[number])
-              for number, unit in enumerate(self.units)),
             self.rows.valid.eq(out.valid & out.p.word.first & self.words.ready),
             self.rows.p.eq(out.p.row),
             self.words.valid.eq(out.valid & (~out.p.word.first | self.rows.ready)),
             self.words.p.eq(out.p.word),
             out.ready.eq(self.words.ready & (~out.p.word.first | self.rows.ready)),
         ]
-        with m.If(fire):
-            m.d.sync += [inside.eq(~skid.i.p.end), owner.eq(select)]
         return m

@@ -36,6 +36,8 @@ class BagWriteBack(wiring.Component):
         The rows and states to write. A row's handshake is no later than that of its first word.
     refused, refused_valid : Out
         A pulse per bag that is not written. The status is OK if another bag reports the error.
+    unit : In(range(config.bag_units))
+        With several bag units: number of this one, constant.
 
     Timing
     ------
@@ -54,6 +56,7 @@ class BagWriteBack(wiring.Component):
             "computed_words": Out(stream.Signature(source_word(config))),
             "refused": Out(refusal()),
             "refused_valid": Out(1),
+            **({"unit": In(range(config.bag_units))} if config.bag_units > 1 else {}),
         })
 
     def elaborate(self, platform):
@@ -75,6 +78,7 @@ class BagWriteBack(wiring.Component):
 
         inside, accepted, word_valid, step, final = (
             Signal(name=name) for name in ("inside", "accepted", "word_valid", "step", "final"))
+        units = config.bag_units
         bag_idx = Signal(32)
         row, words = self.computed_rows, self.computed_words
         m.d.comb += [
@@ -103,9 +107,13 @@ class BagWriteBack(wiring.Component):
             aligned.ready.eq(~aligned.valid | step & final),
         ]
         with m.If(step):
-            m.d.sync += [inside.eq(~final), bag_idx.eq(bag_idx + (final & result.last))]
+            ends = final & result.last
+            m.d.sync += [
+                inside.eq(~final),
+                bag_idx.eq(bag_idx + (ends if units == 1 else Mux(ends, units, 0))),
+            ]
         with m.If(self.start):
-            m.d.sync += bag_idx.eq(0)
+            m.d.sync += bag_idx.eq(0 if units == 1 else self.unit)
         m.d.sync += [
             self.refused_valid.eq(step & final & result.last & ~accepted),
             self.refused.index.eq(bag_idx),

@@ -1,4 +1,4 @@
-"""Gradients of bags that a card pooled, for a step in which the card sums them by row."""
+"""Gradients of bags, for a step in which the card sums them by row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ...kernels.grouping import Groups
 from ...kernels.pooling import BagLayout, sum_gradients
-from .gradients import LocatedRows, Staged, StagedGradients
+from .arithmetic import sum_duplicates
+from .gradients import NO_ROWS, LocatedRows, Staged, StagedGradients
 
 _MOST = 0xFFFF  # gradients of a row that a card sums in one step
 _LARGEST = torch.finfo(torch.float32).max
@@ -102,3 +103,51 @@ class CardBags(Staged):
         sums, _ = sum_gradients(gradients.contiguous(), bags.groups, layout,
                                 None if weights is None else weights.detach().contiguous())
         self._rows.add_groups(bags.located, bags.flat, bags.groups.distinct, sums)
+
+
+class StagedBags(Staged):
+    """Staged gradients of bags whose rows the card trains, and which rows each bag has.
+
+    Those of a second backward make a bag of each row's sum of a backward, so that sums add up in
+    the order of the backwards, as in `StagedGradients`.
+
+    Attributes
+    ----------
+    rows : int64[n]
+        Flat row of each lookup.
+    bags : int64[n]
+        Row of `values` of each lookup.
+    """
+
+    rows: Tensor
+    bags: Tensor
+    _summed: bool
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.clear()
+
+    def add(self, rows: Tensor, bags: Tensor, gradients: Tensor) -> None:
+        """Stage the gradients float32[bags, D] of one backward for lookups int64[n]."""
+        if not len(rows):
+            return
+        if self.values is None:
+            used, self.bags = torch.unique_consecutive(bags, return_inverse=True)
+            self.rows, gradients = rows, gradients[used]
+        else:
+            before = self.rows, self.values
+            if not self._summed:
+                before = sum_duplicates(self.rows, self.bags, self.values)
+            rows, gradients = sum_duplicates(rows, bags, gradients)
+            self.rows, gradients = torch.cat((before[0], rows)), torch.cat((before[1], gradients))
+            self.bags, self._summed = torch.arange(len(self.rows)), True
+        self.tensor.keep(gradients)
+
+    def clear(self) -> None:
+        super().clear()
+        self.rows = self.bags = NO_ROWS
+        self._summed = False
+
+    def row_of(self, number: int) -> Tensor:
+        """Flat row of the first lookup of the bag of that number: int64[1]."""
+        return self.rows[self.bags == number][:1]

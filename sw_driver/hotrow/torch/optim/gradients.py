@@ -1,5 +1,6 @@
 """Gradients of embedding rows, from backward to the optimizer's step."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from .arithmetic import sum_duplicates
 # Place of each lookup of a backward, and its flat row, int64[n], when it is called.
 Places: TypeAlias = tuple[Tensor, Callable[[], Tensor]]
 _ROW_BYTES = 8  # of the number of a row
-_NO_ROWS = torch.empty(0, dtype=torch.int64, device="cpu")
+NO_ROWS = torch.empty(0, dtype=torch.int64, device="cpu")
 
 
 class RowPooler(Protocol):
@@ -90,7 +91,7 @@ class Gradients(Tensor):
             setter(self, gradient)
 
 
-class Staged:
+class Staged(ABC):
     """A tensor whose `grad` are staged gradients.
 
     Attributes
@@ -123,9 +124,9 @@ class Staged:
         # A caller may have changed them, through .data, too.
         return -1 if self.values is None else first_not_finite(self.values)
 
+    @abstractmethod
     def row_of(self, number: int) -> Tensor:
         """Flat row of the gradient of that number: int64[1]."""
-        raise NotImplementedError
 
     def clear(self) -> None:
         self.tensor.keep(None)
@@ -284,7 +285,7 @@ class StagedGradients(Staged):
 
     def clear(self) -> None:
         super().clear()
-        self._rows, self._lookups, self.batches = _NO_ROWS, [], []
+        self._rows, self._lookups, self.batches = NO_ROWS, [], []
         self.places = self._grouper = self._deferred = None
         self._finite = False
 
@@ -306,51 +307,3 @@ def _rows_at(places: Tensor, lookups: Iterable[Places], count: int) -> Tensor:
     for at, flat in lookups:
         row_at[at.long()] = flat()
     return row_at[places.long()]
-
-
-class StagedBags(Staged):
-    """Staged gradients of bags whose rows the card trains, and which rows each bag has.
-
-    Those of a second backward make a bag of each row's sum of a backward, so that sums add up in
-    the order of the backwards, as in `StagedGradients`.
-
-    Attributes
-    ----------
-    rows : int64[n]
-        Flat row of each lookup.
-    bags : int64[n]
-        Row of `values` of each lookup.
-    """
-
-    rows: Tensor
-    bags: Tensor
-    _summed: bool
-
-    def __init__(self, dim: int) -> None:
-        super().__init__(dim)
-        self.clear()
-
-    def add(self, rows: Tensor, bags: Tensor, gradients: Tensor) -> None:
-        """Stage the gradients float32[bags, D] of one backward for lookups int64[n]."""
-        if not len(rows):
-            return
-        if self.values is None:
-            used, self.bags = torch.unique_consecutive(bags, return_inverse=True)
-            self.rows, gradients = rows, gradients[used]
-        else:
-            before = self.rows, self.values
-            if not self._summed:
-                before = sum_duplicates(self.rows, self.bags, self.values)
-            rows, gradients = sum_duplicates(rows, bags, gradients)
-            self.rows, gradients = torch.cat((before[0], rows)), torch.cat((before[1], gradients))
-            self.bags, self._summed = torch.arange(len(self.rows)), True
-        self.tensor.keep(gradients)
-
-    def clear(self) -> None:
-        super().clear()
-        self.rows = self.bags = _NO_ROWS
-        self._summed = False
-
-    def row_of(self, number: int) -> Tensor:
-        """Flat row of the first lookup of the bag of that number: int64[1]."""
-        return self.rows[self.bags == number][:1]

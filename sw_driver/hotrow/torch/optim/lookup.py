@@ -19,8 +19,8 @@ from ...kernels.pooling import BagLayout, pool_bags, sum_gradients
 from ..features.grouping import Segment
 from ..memory.slot_memory import to_device
 from .arithmetic import pool
-from .card_bags import CardBags
-from .gradients import LocatedRows, StagedBags, StagedGradients
+from .card_bags import CardBags, StagedBags
+from .gradients import LocatedRows, StagedGradients
 from .on_host import on_host
 
 _LEAST = 1 << 18  # elements; less the C library keeps for itself

@@ -17,9 +17,9 @@ from ...system.interrupts import uninterrupted
 from ..features.configs import TableGroup
 from ..features.grouping import Request
 from ..memory.slot_memory import SlotMemory
-from .card_bags import CardBags
+from .card_bags import CardBags, StagedBags
 from .finite_check import DeferredFiniteCheck, FiniteCheck
-from .gradients import LocatedRows, Staged, StagedBags, StagedGradients
+from .gradients import LocatedRows, Staged, StagedGradients
 from .lookup import Lookup, LookupPart, RecycledMemory, backward_number
 from .rules import Rule
 

@@ -17,7 +17,8 @@ from ..features.grouping import Request
 from ..memory.rows import Rows
 from ..memory.slot_memory import SlotMemory, to_device
 from ..optim.arithmetic import Stepping
-from ..optim.gradients import LocatedRows, Staged, StagedBags, StagedGradients
+from ..optim.card_bags import StagedBags
+from ..optim.gradients import LocatedRows, Staged, StagedGradients
 from ..optim.rules import Rule
 from .batch_stages import BatchStages
 from .cold_pooling import ColdPooling

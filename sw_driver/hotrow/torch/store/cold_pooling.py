@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...device import Device
 from ..features.configs import TableGroup
 from ..features.grouping import Segment
-from ..optim.gradients import StagedBags
+from ..optim.card_bags import StagedBags
 from ..optim.rules import Rule
 from .card_arithmetic import (
     ENTRY_BYTES,
