@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Literal
 
 import torch
 
@@ -68,8 +69,9 @@ class Parts:
             if disk is not None:
                 disk.store.reserve(0 if own.card is None else own.card.slots)
             self.contents = self._make_contents(here)
-            pooled = ("all" if isinstance(own, NearMemoryStore) else
-                      "cold" if options.cold == "pooled" else "none")
+            pooled: Literal["none", "cold", "all"] = (
+                "all" if isinstance(own, NearMemoryStore) else
+                "cold" if options.cold == "pooled" else "none")
             self.staging = GradientStage(self.store.groups, memory, pooled)
             self.lifecycle = Lifecycle(self.store, self.staging)
             self.id_maps = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -47,8 +47,8 @@ class GradientStage:
     groups : sequence of TableGroup
     memory : SlotMemory
         Memory of the gradients.
-    bags : str
-        Of which bags a card pools rows: "none", "cold" or "all"; their gradients are staged by bag.
+    bags : "none", "cold" or "all"
+        Of which bags a card pools rows; their gradients are staged by bag.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class GradientStage:
     """
 
     def __init__(self, groups: Sequence[TableGroup], memory: SlotMemory,
-                 bags: str = "none") -> None:
+                 bags: Literal["none", "cold", "all"] = "none") -> None:
         self.lock = ForkLock()
         self.missed: list[bool] = []
         self.anchor = torch.zeros(0, dtype=torch.float32, requires_grad=True)
