@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import (
     COMMAND_BYTES,
     COMPLETION_BYTES,
@@ -32,9 +31,9 @@ from ..bare_host import aligned
 from .commands import ADDRESSES, CommandSource
 from .sessions import Mismatch, command_line, run_sessions
 from .setup import FILL, LISTS, SHORT_REGION, UNREGISTERED, WRITABLE, FuzzHost, make_setup
-from .soak import rough_memory
+from .soak import CARDS, rough_memory
 
-CARDS = ("tiny", "ecp5")  # the least geometry, and that of the boards
+PRESETS = ("tiny", "ecp5")  # the least geometry, and that of the boards
 ROUNDS, RINGS_LOG2 = 40, 4
 WRITES = 300  # of registers in a round, at most
 MOST_GRADIENTS = 0x3FFF
@@ -73,8 +72,8 @@ class Tally:
 
 def hostile(accesses, seed=0, card=None, rounds=ROUNDS, open_device=None,
             say=lambda text: None) -> Tally:
-    """Run sessions until `accesses` commands and register writes have been made, on preset `card`
-    or on each of `CARDS` in turn.
+    """Run sessions until `accesses` commands and register writes have been made, on a card of
+    `soak.CARDS` or on each of `PRESETS` in turn.
 
     Raises
     ------
@@ -87,8 +86,8 @@ def hostile(accesses, seed=0, card=None, rounds=ROUNDS, open_device=None,
 
 
 def _session(name, rounds, open_device, seed, tally):
-    name = name or CARDS[seed % len(CARDS)]
-    rng, config = np.random.default_rng([seed, 2]), preset(name)
+    name = name or PRESETS[seed % len(PRESETS)]
+    rng, config = np.random.default_rng([seed, 2]), CARDS[name]
     device = open_device(config=config, behaviour=rough_memory(rng, config))
     card = _Card(device, config, rng)
     for number in range(rounds):
@@ -292,7 +291,7 @@ class _Card:
         assert done["opcode"] == Opcode.COPY and done["status"] == Status.OK, done
 
 
-main = partial(command_line, hostile, "hostile", "accesses", 1_000_000, __doc__, card=CARDS)
+main = partial(command_line, hostile, "hostile", "accesses", 1_000_000, __doc__, card=list(CARDS))
 
 if __name__ == "__main__":
     sys.exit(main())

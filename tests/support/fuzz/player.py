@@ -84,6 +84,26 @@ def play(host, round_):
                        {handle: octets.copy() for handle, octets in host.buffers.items()})
 
 
+def reset_amid(model, host, round_, cycles):
+    """Begin a round on `host` alone and reset it after some cycles, wherever its commands are; then
+    give it the memory of `model`, and restart both."""
+    host.buffers[LISTS][:] = round_.lists
+    for queue in QUEUES:
+        host.enable(queue)
+        for operands in round_.commands[queue]:
+            host.submit(queue, **operands)
+        host.ring(queue)
+    host.transport.run(cycles)
+    for each in (host, model):
+        each.soft_reset()
+        for queue in QUEUES:
+            each.enable(queue)
+        for name in ("FAULT", "INTERRUPT"):
+            each.write(name, 0xFFFF_FFFF)
+    for handle, octets in model.buffers.items():
+        host.buffers[handle][:] = octets
+
+
 def differences(one, other):
     """Differences of two observations as lines of text."""
     lines = []

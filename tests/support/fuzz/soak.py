@@ -2,8 +2,9 @@
 
 Some moves are refused or fault: tables and buffers end where memory answers with an error or
 rejects writes (see `setup`). After every round all completions, registers and bytes of memory must
-be equal, and the memory ports check the AXI rules on every beat. A session draws its setup and the
-behaviour of the memory from its seed:
+be equal, and the memory ports check the AXI rules on every beat. A card "4x8" has 4 bag units on 8
+row ports, moves mostly POOL and UPDATE, and is at times reset amid them. A session draws its setup
+and the behaviour of the memory from its seed:
 
     python -m tests.support.fuzz.soak --rows 1000000
     python -m tests.support.fuzz.soak --card wide --seed 17 --rows 1
@@ -22,7 +23,7 @@ from hotrow_sim.memory import Behaviour
 from hotrow_sim.model import open_transport as open_model
 
 from .commands import CommandSource
-from .player import differences, play
+from .player import differences, play, reset_amid
 from .rounds import Round
 from .sessions import Mismatch, command_line, run_sessions
 from .setup import FuzzHost, make_setup
@@ -30,14 +31,17 @@ from .setup import FuzzHost, make_setup
 ROUNDS, RINGS_LOG2 = 40, 4  # rounds of a session, and log2 of the commands in a ring
 MALFORMED = 0.1
 MOVES = ("gather", "gather", "gather", "scatter", "scatter", "scatter", "copy", "fill")
-BAG_MOVES = (*MOVES[2:4], *2 * ("pool", "pool", "update"))  # of a card with several bag units
+BAG_MOVES = (*MOVES[2:4], *3 * ("pool", "update"))  # of a card of BAG_CARDS
 TINY = preset("tiny")
 WIDE = replace(TINY, name="wide", bus_bytes=64, row_ports=4, outstanding=16, directory_sets=256,
                miss_entries=512, row_bytes=4096)
-UNITS = replace(TINY, name="units", row_ports=4, bag_units=4, arithmetic_lanes=1, outstanding=16,
-                lookup_lanes=1, lane_banks=1, planner=False)
-CARDS = {card.name: card for card in (TINY, WIDE, preset("ecp5"), UNITS)}
+BAG_CARDS = [replace(TINY, name=f"{units}x{ports}", row_ports=ports, bag_units=units,
+                     arithmetic_lanes=1, outstanding=16, lookup_lanes=1, lane_banks=1,
+                     planner=False)
+             for ports in (1, 2, 4, 8) for units in (1, 2, 4, 8) if units <= ports]
+CARDS = {card.name: card for card in (TINY, WIDE, preset("ecp5"), *BAG_CARDS)}
 TINY_SHARE = 3  # of 4 sessions; the wide card simulates more slowly
+RESETS, MOST_CYCLES = 0.15, 3000  # rounds with a reset amid commands, and cycles before it
 SHOWN = 20  # differences
 
 
@@ -47,10 +51,16 @@ class LongLists(CommandSource):
     counts = (1, 7, 60, 200, 300)
 
 
+class BagLists(CommandSource):
+    """Commands of bags, and some moves of few rows."""
+
+    counts = (1, 7, 60)
+
+
 @dataclass
 class Tally:
     """Totals: `sessions`, `commands`, `rows` moved or computed, `bytes` of COPY and FILL, `cycles`
-    of the device, `bursts` of the row ports, commands by `status`."""
+    of the device, `bursts` of the row ports, `resets` amid commands, commands by `status`."""
 
     sessions: int = 0
     commands: int = 0
@@ -58,6 +68,7 @@ class Tally:
     bytes: int = 0
     cycles: int = 0
     bursts: int = 0
+    resets: int = 0
     status: dict = field(default_factory=dict)
 
     def count(self, completions):
@@ -111,6 +122,9 @@ def _session(rounds, card, open_device, seed, tally):
     for number in range(rounds):
         drawn = _round(rng, config, setup.tables)
         device.restart_trace()
+        if config in BAG_CARDS and rng.random() < RESETS:
+            reset_amid(*hosts, _round(rng, config, setup.tables), int(rng.integers(MOST_CYCLES)))
+            tally.resets += 1
         model, rtl = (play(host, drawn) for host in hosts)
         unequal = differences(model, rtl) + device.violations()
         if unequal:
@@ -146,8 +160,8 @@ def _rough(rng):
 
 def _round(rng, config, tables):
     """At most a ring of moves."""
-    source = LongLists(rng, config, tables)
-    moves, kinds = [], BAG_MOVES if config.bag_units > 1 else MOVES
+    lists, kinds = (BagLists, BAG_MOVES) if config in BAG_CARDS else (LongLists, MOVES)
+    source, moves = lists(rng, config, tables), []
     while len(moves) < 1 << RINGS_LOG2 and source.room():
         operands = getattr(source, str(rng.choice(kinds)))()
         moves.append(source.finish(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hotrow_rtl.contract.registers import REGISTERS
 from hotrow_sim.memory import Statistics
 from hotrow_sim.model import Device as Model
 
@@ -21,9 +22,10 @@ def test_rows_moved_at_random_through_rough_memory():
 
 
 @pytest.mark.nightly
-def test_bags_on_several_units():
-    tally = soak(ROWS, seed=200, card="units")
-    assert tally.rows >= ROWS
+@pytest.mark.parametrize("card", ["2x4", "4x4", "8x8"])
+def test_bags_on_several_units(card):
+    tally = soak(ROWS, seed=200, card=card)
+    assert tally.rows >= ROWS and tally.resets
     assert {"OK", "LOOKUPS", "ROW_OUT_OF_RANGE", "ROW_SHAPE", "REGION"} <= set(tally.status)
 
 
@@ -36,6 +38,9 @@ class Stub(Model):
         super().__init__(config)
 
     def restart_trace(self):
+        pass
+
+    def run(self, cycles):
         pass
 
     def violations(self):
@@ -52,7 +57,7 @@ def test_a_correct_device_passes():
     assert soak(500, rounds=2, open_device=Stub).rows >= 500
 
 
-@pytest.mark.parametrize("card", ["tiny", "wide", "ecp5", "units"])
+@pytest.mark.parametrize("card", ["tiny", "wide", "ecp5", "4x4"])
 def test_the_software(card):
     assert soak(500, rounds=2, card=card, open_device=SoftwareCard).rows >= 500
 
@@ -87,6 +92,28 @@ def test_a_violation_of_the_rules_is_reported():
 
     with pytest.raises(Mismatch, match=r"seed 6(.|\n)*4 KiB"):
         soak(500, seed=6, rounds=2, open_device=Violating)
+
+
+def test_a_write_after_a_reset_is_reported(monkeypatch):
+    class Late(Stub):
+        written, running = np.zeros(1, np.uint8), False
+
+        def attach(self, array, writable):
+            if array.size == SIZES[WEIGHTS]:
+                self.written = array
+            return super().attach(array, writable)
+
+        def run(self, cycles):
+            self.running = True
+
+        def write_register(self, offset, value):
+            super().write_register(offset, value)
+            if self.running and offset == REGISTERS["MOVE_TAIL"].offset:
+                self.written[0] ^= 1
+
+    monkeypatch.setattr("tests.support.fuzz.soak.RESETS", 1)
+    with pytest.raises(Mismatch, match=r"seed 9: round 0(.|\n)*handle 4: 1 bytes, the first"):
+        soak(500, seed=9, rounds=2, card="2x4", open_device=Late)
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def test_random_bags_equal_golden(monkeypatch, config, number):
 def test_every_refusal(monkeypatch, on_units, config):
     on_units(config)
     for kind in ("pool fp32", "update fp16", "adagrad fp16"):
-        test_refused_bags.test_every_refusal(monkeypatch, test_refused_bags.KINDS[kind], 1)
+        test_refused_bags.test_every_refusal(monkeypatch, kind, 1)
     for test in (test_refused_bags.test_first_row_without_gradients,
                  test_refused_bags.test_an_empty_bag_is_refused_before_a_row_of_the_next,
                  test_refused_bags.test_an_empty_bag_of_a_refused_row_is_not_written):
