@@ -26,11 +26,11 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/hotrow demo $(ARGS)
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not formal and not long and not route" $(ARGS) \
+	$(BIN)/python -m pytest -m "not formal and not long and not nightly and not route" $(ARGS) \
 		$(if $(SINCE),$$($(BIN)/python -m tests.support.changed_tests $(SINCE)))
 
 quick: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not slow and not long and not route" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not long and not nightly and not route" $(ARGS)
 
 formal: $(VENV)/.installed-formal
 	$(BIN)/python -m pytest tests/formal $(ARGS)

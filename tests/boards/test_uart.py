@@ -118,7 +118,7 @@ def test_the_rate_is_kept_until_several_frames_in_a_row_were_bad():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("skew", [-0.03, 0.03])
+@pytest.mark.parametrize("skew", [pytest.param(-0.03, marks=pytest.mark.long), 0.03])
 def test_a_host_whose_clock_is_off(skew):
     """Frames at a rate 3 % from that of the sync bytes."""
     line = Line(lambda frame: frame in FRAMES)

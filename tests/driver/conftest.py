@@ -21,21 +21,27 @@ ROWS = (40, 7, 23)  # of three tables
 DIM = 8
 STAGING_SHARE = 2048  # pieces of 2 KB on a simulated board
 BOARDS = "board", "network"  # simulated boards, at a serial line and in a network
-CARDS = "model", "cpu", "sim", "sim-ecp5", "pcie", "network"
+CARDS = "model", "cpu", "sim", "sim-tiny", "pcie", "network"
 SLOW, LONG = pytest.mark.slow, pytest.mark.long
-MARKS = {"sim": [SLOW], "sim-ecp5": [SLOW, LONG], "pcie": [SLOW, LONG]} | {
+MARKS = {"sim": [SLOW], "sim-tiny": [SLOW, LONG], "pcie": [SLOW, LONG]} | {
     kind: [SLOW, LONG, pytest.mark.nightly] for kind in BOARDS}
+
+REFUSED_BY_THE_DRIVER = {  # tests whose command no card receives
+    "test_errors_teach", "test_what_spans_cannot_be", "test_out_must_fit", "test_values_must_fit",
+    "test_slots_must_be_places_of_out", "test_lengths_that_are_refused",
+    "test_tensors_that_the_card_cannot_carry", "test_only_contiguous_bytes_are_attached"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects
 def pytest_collection_modifyitems(items):
-    """Mark the cases long that build a further card, "starved", which takes minutes, and those of
-    further policies on the hardware."""
+    """Mark the cases long that build a further card, "starved", which takes minutes, and on the
+    hardware those of tiny, of further policies, and those that the driver refuses."""
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if parameters.get("card_kind") == "sim" and (
-                getattr(parameters.get("config"), "name", None) == "starved"
-                or parameters.get("policy") in ("rrip", "lfu")):
+        if parameters.get("card_kind", "").startswith("sim") and (
+                getattr(parameters.get("config"), "name", None) in ("starved", "tiny")
+                or parameters.get("policy") in ("rrip", "lfu")
+                or item.originalname in REFUSED_BY_THE_DRIVER):
             item.add_marker(pytest.mark.long)
 
 
@@ -44,7 +50,8 @@ def pytest_generate_tests(metafunc):
 
     "pcie" is the RTL with its bridge, "uart" the model at a serial line, "network" the RTL of a
     board in a network. "board", the RTL of one at a serial line, differs in its link alone, so that
-    one module of tests suffices. The cards are of preset tiny, but "sim-ecp5".
+    one module of tests suffices. The cards are of preset tiny, but "sim" of
+    ecp5, whose simulation takes a fourth of the time of tiny.
     """
     if "card_kind" in metafunc.fixturenames:
         metafunc.parametrize("card_kind", [
@@ -65,7 +72,7 @@ def line_to(kind, config=ECP5):
     missing = [tool for tool in ("g++", "make", "perl") if not shutil.which(tool)]
     if kind.startswith(("sim", "pcie")) and missing:
         pytest.skip(f"the transport sim needs {', '.join(missing)}")
-    if kind in ("model", "cpu", "sim", "sim-ecp5"):
+    if kind in ("model", "cpu", "sim", "sim-tiny"):
         yield kind.split("-")[0]
         return
     with pytest.MonkeyPatch.context() as patch:
@@ -104,7 +111,7 @@ def open_card(kind, config=ECP5):
     """An open device of that kind; `config` as in `line_to`."""
     options = {"timeout": 600, "ring_entries": 4} if kind in BOARDS else {"timeout": 60}
     with line_to(kind, config) as specification, hotrow.open(
-            specification, preset="ecp5" if kind == "sim-ecp5" else "tiny", **options) as device:
+            specification, preset="ecp5" if kind == "sim" else "tiny", **options) as device:
         yield device
 
 

@@ -7,7 +7,7 @@ from hotrow import BatchError, PaddedCopyWarning, RegistrationError
 
 from tests.driver.conftest import BOARDS, ROWS, picked, usable
 
-CARDS = "model", "cpu", "sim", "pcie", "uart", *BOARDS
+CARDS = "model", "cpu", "sim", "sim-tiny", "pcie", "uart", *BOARDS
 
 
 def some_rows(count, seed):

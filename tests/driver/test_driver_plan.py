@@ -50,7 +50,7 @@ def planners(card_kind):
 
 @pytest.fixture
 def open_planner(card_kind, planners):
-    def make(config=TINY, rows=ROWS):
+    def make(config=ECP5 if card_kind == "sim" else TINY, rows=ROWS):
         if card_kind in BOARDS:
             config = STARVED_BOARD if config is STARVED else ECP5
         device = cleared(planners(config))
@@ -152,7 +152,7 @@ def history(device, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [TINY, STARVED], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [TINY, STARVED, ECP5], ids=lambda config: config.name)
 def test_a_cleared_card_answers_as_one_that_was_opened(open_planner, card_kind, config):
     """Slots, stamps, numbers and counts of the history before do not show."""
     if card_kind in BOARDS:

@@ -12,7 +12,7 @@ from hotrow.memory.registers import describe_state
 
 from tests.driver.conftest import picked, random_ids, register_tables, usable
 
-CARDS = "model", "cpu", "sim", "pcie", "uart", "network"
+CARDS = "model", "cpu", "sim", "sim-tiny", "pcie", "uart", "network"
 
 
 def lose_rings(device, queue):

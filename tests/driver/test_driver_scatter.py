@@ -7,7 +7,7 @@ from hotrow import BatchError, CommandError, PaddedCopyWarning, RegistrationErro
 
 from tests.driver.conftest import ROWS, usable
 
-CARDS = "model", "cpu", "sim", "pcie", "uart", "network"
+CARDS = "model", "cpu", "sim", "sim-tiny", "pcie", "uart", "network"
 
 
 def distinct_rows(count, seed):

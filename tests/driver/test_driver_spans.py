@@ -8,7 +8,7 @@ from hotrow.contract.generated import Opcode
 
 from tests.driver.conftest import raw, usable
 
-CARDS = "model", "cpu", "sim", "pcie", "uart", "network"
+CARDS = "model", "cpu", "sim", "sim-tiny", "pcie", "uart", "network"
 
 
 def random_bytes(size, seed):
@@ -55,7 +55,7 @@ def test_elements_of_any_type(device, dtype, value):
     assert (other == array).all()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_region_made_for_a_span_does_not_stay(device):
     for _ in range(2 * device.geometry.handles):
         device.fill(hotrow.empty(16, np.float32), 1)

@@ -196,6 +196,7 @@ def test_a_client_that_is_killed(path, declared):
     check(path)
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed(tmp_path, declared):
     """The next access of the client fails and names it."""
     with served_card(tmp_path, "tiny") as (path, process), pytest.raises(

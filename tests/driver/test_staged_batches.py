@@ -7,7 +7,7 @@ from hotrow import Batch, BatchError, RegistrationError
 
 from tests.driver.conftest import counts, counts_of, pairs, random_ids
 
-CARDS = "model", "cpu", "sim"
+CARDS = "model", "cpu", "sim", "sim-tiny"
 
 
 def in_use(device, table):

@@ -196,7 +196,8 @@ class Pair:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [
+    0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_a_random_session(name, seed):
     pair = Pair(GEOMETRIES[name], seed)

@@ -79,7 +79,7 @@ ALL = 192  # calls, each of the collections' with four collections, each other o
 
 
 @pytest.mark.parametrize("children", [
-    pytest.param(60, marks=pytest.mark.slow),
+    pytest.param(30, marks=pytest.mark.slow),
     pytest.param(ALL, marks=[pytest.mark.long, pytest.mark.nightly])])
 def test_children_of_a_process_whose_threads_train(children):
     seed = random.randrange(1 << 30)

@@ -16,7 +16,9 @@ from .build import device_library
 from .waveform import write_signal_list
 
 FOREVER = (1 << 64) - 1
-CYCLES_PER_CALL = 4096  # some milliseconds; Python checks the time-out between calls
+# A wait simulates FIRST_CYCLES, then twice as many each time up to CYCLES_PER_CALL, some
+# milliseconds; Python checks the time-out between calls.
+FIRST_CYCLES, CYCLES_PER_CALL = 128, 4096
 POLL_INTERVAL = 16  # cycles between two reads of a register while waiting
 COMPLETED = [REGISTERS[f"{queue.upper()}_COMPLETED"].offset for queue in QUEUES]
 
@@ -111,13 +113,14 @@ class Device:
     def wait(self, queue, completed, timeout):
         """Run the clock until a queue's COMPLETED differs from `completed`, for at most `timeout`
         seconds."""
-        deadline = time.monotonic() + timeout
+        deadline, cycles = time.monotonic() + timeout, FIRST_CYCLES
         while True:
             seen = self._library.hotrow_wait(
-                self._open(), COMPLETED[queue], completed, CYCLES_PER_CALL, POLL_INTERVAL)
+                self._open(), COMPLETED[queue], completed, cycles, POLL_INTERVAL)
             self._check(seen, COMPLETED[queue])
             if seen or time.monotonic() >= deadline:
                 return
+            cycles = min(2 * cycles, CYCLES_PER_CALL)
 
     def close(self):
         """Free the device and release the arrays."""

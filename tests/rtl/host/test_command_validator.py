@@ -290,7 +290,7 @@ def test_the_first_check_that_fails_decides(queue, opcode, gaps, pauses):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("queue", QUEUES)
 def test_random_extents(queue, seed):
     """Lists that fit their region exactly, or exceed it, for every element size."""

@@ -244,7 +244,7 @@ class Script:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [
-    SMALL, ONE_LANE, *(pytest.param(each, marks=pytest.mark.long) for each in (TINY, ONE_CHOICE))],
+    SMALL, *(pytest.param(each, marks=pytest.mark.long) for each in (ONE_LANE, TINY, ONE_CHOICE))],
     ids=lambda config: config.name)
 def test_a_wrong_parity_ends_every_command_until_the_directory_is_cleared(config, monkeypatch):
     """The table writes each row with the wrong parity."""

@@ -101,7 +101,7 @@ def test_equals_the_model_on_a_wide_bus():
     pytest.param(card, marks=pytest.mark.long) for card in (TINY, ONE_LANE))],
     ids=lambda card: card.name)
 def test_stalls_change_nothing(card):
-    play(PlanBench(card, LAST_ROWS, RAGGED, RAGGED), policy("freq") | PlanFlag.ADMIT, batches=4,
+    play(PlanBench(card, LAST_ROWS, RAGGED, RAGGED), policy("freq") | PlanFlag.ADMIT, batches=2,
          seed=2, ids=30)
 
 

@@ -36,7 +36,7 @@ def test_model_and_software_stay_within_bounds(card, device):
 
 @pytest.mark.slow
 def test_the_hardware_stays_within_bounds():
-    tally = hostile(900, seed=50, card="tiny")
+    tally = hostile(450, seed=50, card="tiny")
     assert {"OK", "REGION", "BAD_OPCODE", "ROW_OUT_OF_RANGE"} <= set(tally.status)
 
 

@@ -237,8 +237,9 @@ def check_cycles(bench):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config, kind", [
-    (SMALL[0], "skewed"), (SMALL[1], "uniform"), (SMALL[2], "single"), (SMALL[2], "one-set"),
-    (SMALL[3], "skewed"), (SMALL[3], "one-set")],
+    (SMALL[0], "skewed"), (SMALL[1], "uniform"), (SMALL[2], "single"), (SMALL[3], "one-set"),
+    *(pytest.param(*case, marks=pytest.mark.long)
+      for case in ((SMALL[2], "one-set"), (SMALL[3], "skewed")))],
     ids=lambda value: getattr(value, "name", value))
 def test_equals_golden_and_the_models(config, kind):
     check_cycles(Bench(config, everything(config, kind, 3, count=200)).run())

@@ -93,7 +93,9 @@ def check_spread(key, width, choice, sets, what):
 @pytest.mark.parametrize("widths", WIDTHS)
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("sets_log2", [3, 6, 10, pytest.param(16, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("stride", [1, 2, 3, 7, 8, 64, 100, 256, 1000, 1024, 4096, 65536])
+@pytest.mark.parametrize("stride", [
+    1, 3, 64, 1000, 4096, 65536, *(pytest.param(stride, marks=pytest.mark.long)
+                                  for stride in (2, 7, 8, 100, 256, 1024))])
 def test_strided_rows_spread_like_random_ones(stride, sets_log2, choice, widths):
     """Eight rows per set on average, from each of several starting rows and tables."""
     sets, (row_width, width) = 1 << sets_log2, widths

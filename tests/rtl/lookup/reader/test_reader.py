@@ -87,7 +87,7 @@ def test_dense_batches_with_stalls(gaps, pauses):
     check(TINY, dense_batches(TINY, ID64 | FEATURE_MAJOR), gaps, pauses)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_most_tables_and_samples():
     check(MANY_TABLES, [Batch(MANY_TABLES, flags, samples, columns, first_table=24)
                         for samples, columns in ((1, 1000), (64, 16))

@@ -209,7 +209,7 @@ SLOW_TAKER = (0, 1, 0, 0, 1, 1, 0)
 @pytest.mark.parametrize("gaps, pauses, late", [
     pytest.param(STEADY, STEADY, 0, id="steady"),
     pytest.param(RAGGED, SLOW_TAKER, 0, id="both"),
-    pytest.param(STEADY, STEADY, 23, id="sizes late"),
+    pytest.param(STEADY, STEADY, 23, id="sizes late", marks=pytest.mark.long),
     pytest.param(RAGGED, STEADY, 0, id="gaps", marks=pytest.mark.long),
     pytest.param(STEADY, SLOW_TAKER, 0, id="pauses", marks=pytest.mark.long)])
 def test_lists_of_every_kind_of_batch(config, gaps, pauses, late):

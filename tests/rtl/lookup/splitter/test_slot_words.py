@@ -156,7 +156,7 @@ def run(config, batches, gaps=STEADY, pauses=STEADY):
     pytest.param(RAGGED, STEADY, id="gaps", marks=pytest.mark.long),
     pytest.param(STEADY, RAGGED, id="pauses", marks=pytest.mark.long)])
 def test_words_marks_and_counts(config, gaps, pauses):
-    beats_of = (1, 30, 12, 1, 3, 22) if config.lanes <= 4 else (1, 12, 6, 1, 3)
+    beats_of = (1, 30, 12, 1, 3, 22) if config.lanes <= 4 else (1, 9, 3)
     run(config, [Batch(config, beats, seed, splits=int(seed != 2))
                  for seed, beats in enumerate(beats_of)], gaps, pauses)
 
