@@ -32,7 +32,9 @@ def reported(queue):
 
 @pytest.mark.parametrize("entries_log2", [
     1, pytest.param(2, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("latency, gaps", [(1, STEADY), (40, RAGGED)], ids=["near", "far"])
+@pytest.mark.parametrize("latency, gaps", [
+    pytest.param(1, STEADY, id="near", marks=pytest.mark.long),
+    pytest.param(40, RAGGED, id="far")])
 def test_commands_complete_in_order_around_the_rings(entries_log2, latency, gaps):
     """Three rounds of NOPs, engine commands and refused commands."""
     count = 3 << entries_log2

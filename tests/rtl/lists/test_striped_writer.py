@@ -127,7 +127,7 @@ def test_every_start_and_end_in_a_block(config, gaps, pauses):
 
 @pytest.mark.slow
 @CONFIGS
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_random_lists(config, seed):
     rng = np.random.default_rng(seed)
     gaps, pauses = ([int(gap) for gap in rng.choice([0, 0, 0, 1, 6], 97)] for _ in range(2))

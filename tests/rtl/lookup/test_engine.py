@@ -412,7 +412,8 @@ def test_cycles_agree_with_the_model(config, latency):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name, size, words", [
-    ("batch_samples", 4096, 4096 // SMALL.lanes // 2),  # words of even and odd numbers apart
+    pytest.param("batch_samples", 4096, 4096 // SMALL.lanes // 2,  # words of even and odd numbers
+                 marks=pytest.mark.long),                          # apart
     ("counter_sets", 1024, 1024 // SMALL.banks),
     pytest.param("directory_sets", 512, 512 // SMALL.banks, marks=pytest.mark.long),
     pytest.param("miss_entries", 512, 512 // SMALL.banks // MISS_WAYS, marks=pytest.mark.long),

@@ -69,11 +69,13 @@ class Card(BareHost):
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects
 def pytest_collection_modifyitems(items):
-    """Mark the cases long that build another card with a planner, which takes minutes."""
+    """Mark the cases long that build another card with a planner, which takes minutes, and on the
+    hardware two of four policies."""
     for item in items:
         parameters = getattr(item, "callspec", None) and item.callspec.params
         if parameters and parameters.get("make_planner") == "sim" and (
-                "card" in item.fixturenames or parameters.get("config", TINY) != TINY):
+                "card" in item.fixturenames or parameters.get("config", TINY) != TINY
+                or parameters.get("which") in ("rrip", "lfu")):
             item.add_marker(pytest.mark.long)
 
 
