@@ -110,9 +110,11 @@ private:
     PerTable<Place> places_;
 };
 
+// Prefetch `size` bytes of an item, of any number: it is checked where it is used.
 template <int WRITE>
-inline void fetch_lines(const uint8_t *from, uint64_t size) {
-    for (uint64_t line = 0; line < size; line += 64) __builtin_prefetch(from + line, WRITE);
+inline void fetch(const Items::Direct &items, uint64_t number, uint64_t size) {
+    prefetch<WRITE>(items.data, static_cast<int64_t>(number), static_cast<int64_t>(items.stride),
+                    static_cast<int64_t>(size));
 }
 
 // Elements that are stored with one NaN.

@@ -49,7 +49,7 @@ struct Pooling {
         const bool sound = rules.rows.sound() && weights.sound();
         for (uint64_t bag = first; bag < last; ++bag) {
             if (!mine(bag)) continue;
-            const bool found = (sound && find_direct(listed, bag, rows)) ||
+            const bool found = (sound && find_direct<Element, WIDTH>(listed, bag, rows)) ||
                                find_rows(listed, bag, rows, done);
             if (found && shape.known) write_bag<Element, WIDTH>(bag, rows, result, done);
         }
@@ -57,22 +57,26 @@ struct Pooling {
 
 private:
     // Find the rows of a bag; false if one needs a check of its own.
+    template <class Element, int WIDTH>
     bool find_direct(ListedRows &listed, uint64_t bag, std::vector<const uint8_t *> &rows) const {
+        const uint64_t first = bags.first(bag), end = bags.first(bags.bags());
+        const uint64_t bytes = WIDTH ? WIDTH * sizeof(typename Element::Stored) : shape.row_bytes;
         const Row *const list = rules.rows.data();
-        const uint64_t last = bags.first(bag + 1), end = bags.first(bags.bags());
-        const ListedRows::Place *place = nullptr;
-        uint32_t table = 0;
-        rows.clear();
-        for (uint64_t at = bags.first(bag); at < last; ++at) {
-            const Row entry = list[at];
-            if (!place || entry.table != table) {
-                place = listed.place_of(table = entry.table);
-                if (!place) return false;
+        rows.resize(bags.first(bag + 1) - first);
+        for (uint64_t at = 0; at < rows.size();) {
+            const uint32_t table = list[first + at].table;
+            const auto *const place = listed.place_of(table);
+            if (!place) return false;
+            const Items::Direct direct = place->direct;
+            const uint8_t **const found = rows.data();
+            for (const uint64_t last = rows.size(); at < last; ++at) {
+                const Row entry = list[first + at],
+                          coming = list[std::min(first + at + PREFETCH, end - 1)];
+                if (entry.table != table) break;
+                if (entry.row >= direct.count) return false;
+                found[at] = direct.at(entry.row);
+                if (coming.table == table) fetch<0>(direct, coming.row, bytes);
             }
-            if (entry.row >= place->direct.count) return false;
-            rows.push_back(place->direct.at(entry.row));
-            if (at + PREFETCH < end && list[at + PREFETCH].table == table)
-                fetch_lines<0>(place->direct.at(list[at + PREFETCH].row), shape.row_bytes);
         }
         return true;
     }

@@ -92,57 +92,41 @@ private:
         const bool with_state = command.flags & HOTROW_UPDATE_ADAGRAD;
         const Items::Direct rows = place->direct, states = place->direct_states,
                             gradients = direct_gradients;
+        if (!gradients.count) return at;
         const uint64_t known = with_state ? std::min(rows.count, states.count) : rows.count;
-        const uint64_t begin = at, row_bytes = shape.row_bytes,
-                       gradient_bytes = this->gradients.size();
-        uint64_t gradient = lists.first(at);
-        for (uint64_t end; at < last; ++at, gradient = end) {
+        const uint64_t begin = at, row_bytes = shape.row_bytes, uses = lists.first(bags.bags());
+        const uint64_t gradient_bytes =
+            WIDTH ? WIDTH * sizeof(typename Gradient::Stored) : this->gradients.size();
+        for (uint64_t gradient = lists.first(at), end; at < last; ++at, gradient = end) {
             const Row entry = lists.rows[at];
             end = lists.first(at + 1);
             if (entry.table != table || entry.row >= known) break;
             if (at + PREFETCH < last) {
-                const uint64_t ahead = at + PREFETCH;
-                const Row coming = lists.rows[ahead];
-                if (coming.table != table) fetch(listed.place_of(coming.table), coming.row);
-                else fetch_lines<1>(rows.at(coming.row), row_bytes);
-                for (uint64_t k = lists.first(ahead); k < lists.first(ahead + 1); ++k)
-                    fetch_lines<0>(gradients.at(lists.number(k)), gradient_bytes);
+                const Row coming = lists.rows[at + PREFETCH];
+                const auto *const there =
+                    coming.table == table ? place : listed.place_of(coming.table);
+                if (there) fetch<1>(there->direct, coming.row, row_bytes);
+                if (there && with_state) fetch<1>(there->direct_states, coming.row, STATE_BYTES);
             }
-            const uint8_t *one, *const *all = &one;
-            if (end - gradient == 1) {
-                const uint64_t found = lists.number(gradient);
-                if (found >= gradients.count) break;
-                one = gradients.at(found);
-            } else if (find_gradients(lists, gradient, end, scratch.gradients)) {
-                all = scratch.gradients.data();
-            } else {
-                break;
+            if (scratch.gradients.size() < end - gradient) scratch.gradients.resize(end - gradient);
+            const uint8_t **const found = scratch.gradients.data();
+            uint64_t most = 0;
+            for (uint64_t k = gradient; k < end; ++k) {
+                const uint64_t number = lists.number(k);
+                most = std::max(most, number);
+                found[k - gradient] = gradients.at(number);
+                fetch<0>(gradients, lists.number(std::min(k + PREFETCH, uses - 1)), gradient_bytes);
             }
+            if (most >= gradients.count) break;
             uint8_t *const row = rows.at(entry.row);
             uint8_t *const stored = with_state ? states.at(entry.row) : nullptr;
             const float state = step<Element, WIDTH>(
-                row, row, stored, Gradients<Gradient>{all, end - gradient}, scratch);
+                row, row, stored, Gradients<Gradient>{found, end - gradient}, scratch);
             if (stored) std::memcpy(stored, &state, sizeof state);
         }
         done.entries += at - begin;
         done.bytes += (at - begin) * (row_bytes + (with_state ? STATE_BYTES : 0));
         return at;
-    }
-
-    static void fetch(const ListedRows::Place *place, uint32_t row) {
-        if (place) fetch_lines<1>(place->direct.at(row), place->rows.size());
-    }
-
-    // The gradients number first .. last - 1; false if one needs a check of its own.
-    bool find_gradients(const Lists &lists, uint64_t first, uint64_t last,
-                        std::vector<const uint8_t *> &found) const {
-        found.clear();
-        for (uint64_t k = first; k < last; ++k) {
-            const uint64_t gradient = lists.number(k);
-            if (gradient >= direct_gradients.count) return false;
-            found.push_back(direct_gradients.at(gradient));
-        }
-        return true;
     }
 
     // Where a row is, and its state; `to` is null where they are written in pieces.
