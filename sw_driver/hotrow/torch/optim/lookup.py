@@ -25,6 +25,7 @@ from .on_host import on_host
 
 _LEAST = 1 << 18  # elements; less the C library keeps for itself
 _KEPT = 4  # blocks that nothing refers to, at most, after a block of another size
+_LINE = 16  # elements of a cache line, on which memory begins
 _STEPS = 8  # sizes between two powers of two, so that batches of similar sizes share memory
 
 
@@ -55,7 +56,8 @@ class RecycledMemory:
         for key in list(self._free)[:-_KEPT]:  # of sizes that came last
             self._free.pop(key, None)
         step = 1 << max(0, size.bit_length() - _STEPS.bit_length())
-        return np.empty(-(-size // step) * step, np.float32)
+        memory = np.empty(-(-size // step) * step + _LINE, np.float32)
+        return memory[-memory.ctypes.data // memory.itemsize % _LINE:]
 
 
 @dataclass(frozen=True, eq=False)
