@@ -69,7 +69,7 @@ def test_a_step_is_that_of_the_sums(integers, dim, rule, monkeypatch):
         of, state = features(dim=dim), torch.full((25, 1 + dim), 0.5)
         state = {"row": state[:, 0].clone(), "element": state}.get(rule.state)
         if one_pass:
-            of.step(at, lengths, gradients, rule, state, torch.empty(5 * len(at) + 16))
+            of.step(at, lengths, gradients, rule, state, torch.empty(6 * len(at) + 32))
         else:
             distinct, sums, _ = of.sum_rows(at, lengths, None, gradients,
                                             torch.empty(len(at), dim))

@@ -51,7 +51,7 @@ def passes():
     yield "sum_rows", lambda: of.sum_rows(slots, None, None, source, out), []
     plain = TableFeatures(rows, Grouper(ROWS), zero, zero, zero + ROWS, zero, DIM)
     yield "step_whole", lambda: plain.step(
-        slots, None, source, RowwiseAdagrad(0.1), state, torch.empty(5 * ROWS + 16)), [rows, state]
+        slots, None, source, RowwiseAdagrad(0.1), state, torch.empty(6 * ROWS + 32)), [rows, state]
     yield "id_map_find", lambda: ids.find(np.arange(ROWS)), []
     yield "id_map_expire", lambda: ids.plan(np.arange(ROWS, ROWS + 9)), [
         torch.from_numpy(ids._index.free)]

@@ -205,7 +205,7 @@ def steps_as_by_sums(of, flat, lengths, gradients):
     before, rule = of.rows.clone(), SGD(0.5)
     distinct, sums, _ = of.sum_rows(flat, lengths, None, gradients,
                                     torch.empty(len(flat), of.dim))
-    of.step(flat, lengths, gradients, rule, None, torch.empty(5 * len(flat) + 16))
+    of.step(flat, lengths, gradients, rule, None, torch.empty(6 * len(flat) + 32))
     stepped = of.rows.clone()
     of.rows.copy_(before)
     updating.update_rows(of.rows, distinct, sums, rule, distinct=True)

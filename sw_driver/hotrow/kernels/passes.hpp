@@ -4,7 +4,7 @@
 
 #include "rows.hpp"
 
-// Result of `pool_backward`, or NO_MEMORY.
+// Result of `pool_backward`.
 enum Sums : int64_t { FINITE, INFINITE, MALFORMED };
 
 extern "C" {
@@ -16,7 +16,9 @@ int64_t group(Integers slots, int64_t rows, int64_t columns, int64_t row_stride,
               void *distinct, int32_t *counts);
 int64_t pool_forward(const Table *table, const Bags *bags, Integers slots, int64_t feature_stride,
                      int64_t sample_stride, float *pooled, int threads);
-int64_t pool_backward(const float *gradients, const Bags *bags, const int32_t *numbers,
-                      const int32_t *counts, int64_t distinct, int64_t dim, float *sums,
-                      int threads);
 }
+
+// As `pool_backward`, where `counts` are the lookups of each number, and both are those of `group`;
+// spends the counts.
+Sums sum_lists(const float *gradients, const Bags &bags, const int32_t *numbers, int32_t *counts,
+               int64_t distinct, int64_t dim, float *sums, int threads);

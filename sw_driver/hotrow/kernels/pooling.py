@@ -200,8 +200,6 @@ def sum_gradients(gradients: Tensor, groups: Groups, layout: BagLayout,
         The lengths are not those of the lookups.
     """
     count, lookups = groups.distinct.shape[0], groups.numbers.shape[0]
-    if groups.counts.shape[0] != count:
-        raise Error(f"expected a count for each of {count} slots, got {groups.counts.shape[0]}")
     layout.check(gradients, lookups, weights)
     sums = torch.empty(count, layout.dim, dtype=torch.float32) if out is None else out[:count]
     if out is not None and (sums.shape != (count, layout.dim) or share_memory(sums, gradients)):
@@ -210,9 +208,7 @@ def sum_gradients(gradients: Tensor, groups: Groups, layout: BagLayout,
     native = library()
     state = native.pool_backward(
         _on_host(gradients), ctypes.byref(layout.native(lookups, weights, gradients.stride(0))),
-        pointer(groups.numbers, torch.int32), pointer(groups.counts, torch.int32), count,
-        layout.dim,
-        pointer(sums, torch.float32),
+        pointer(groups.numbers, torch.int32), count, layout.dim, pointer(sums, torch.float32),
         threads_for(lookups * layout.dim))
     _check_state(state, layout, lookups, count)
     return sums, state == 0
@@ -236,9 +232,8 @@ def sum_blocks(gradients: Sequence[Tensor], groups: Groups, layout: BagLayout) -
     native, count, lookups = library(), groups.distinct.shape[0], groups.numbers.shape[0]
     gradients = [each.contiguous() for each in gradients]
     layout.check_bags(lookups)
-    if len(gradients) != layout.features or groups.counts.shape[0] != count:
-        raise Error(f"expected gradients of {layout.features} features, and a count for each of "
-                    f"{count} slots, got {len(gradients)} and {groups.counts.shape[0]}")
+    if len(gradients) != layout.features:
+        raise Error(f"expected gradients of {layout.features} features, got {len(gradients)}")
     for each in gradients:
         if each.shape != (layout.samples, layout.dim) or each.dtype != torch.float32:
             raise Error(f"expected gradients float32[{layout.samples}, {layout.dim}], got "
@@ -252,9 +247,8 @@ def sum_blocks(gradients: Sequence[Tensor], groups: Groups, layout: BagLayout) -
     bags.columns = columns.data_ptr()
     sums = torch.empty(count, layout.dim)
     state = native.pool_backward(
-        first, ctypes.byref(bags), pointer(groups.numbers, torch.int32),
-        pointer(groups.counts, torch.int32), count, layout.dim, sums.data_ptr(),
-        threads_for(lookups * layout.dim))
+        first, ctypes.byref(bags), pointer(groups.numbers, torch.int32), count, layout.dim,
+        sums.data_ptr(), threads_for(lookups * layout.dim))
     _check_state(state, layout, lookups, count)
     return sums
 

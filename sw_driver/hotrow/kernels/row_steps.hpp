@@ -108,10 +108,11 @@ void step(Rule rule, typename Element::Stored *row, float *state, const Gradient
 }
 
 // Step on distinct rows, row slot_at(i) by what gradient_of(width, i, sums, take) gives `take`: a
-// gradient as for `step`. `sums` is memory of vector_count(dim) vectors.
-template <class SlotAt, class GradientOf>
+// gradient as for `step`. `sums` is memory of vector_count(dim) vectors. `split(work)` calls
+// work(first, last) for spans of the numbers i, on up to `threads` threads.
+template <class Split, class SlotAt, class GradientOf>
 void step_rows(const Table &table, float *state, int64_t state_stride, Rule rule,
-               const Parameters &by, int64_t count, int threads, const SlotAt &slot_at,
+               const Parameters &by, int threads, const Split &split, const SlotAt &slot_at,
                const GradientOf &gradient_of) {
     const int64_t beside = columns(rule, table.dim), room = vector_count(table.dim);
     if (!beside) state = nullptr;
@@ -121,7 +122,7 @@ void step_rows(const Table &table, float *state, int64_t state_stride, Rule rule
             using Element = decltype(element);
             constexpr int WIDTH = decltype(width)::value;
             auto *rows = static_cast<typename Element::Stored *>(table.data);
-            parallel(count, threads, [&](int64_t first, int64_t last) {
+            split([&](int64_t first, int64_t last) {
                 const int64_t dim = WIDTH ? WIDTH : table.dim;
                 Floats *const own = memory.take();
                 for (int64_t i = first; i < last; ++i) {

@@ -42,6 +42,13 @@ struct Integers {
     }
 };
 
+// Call f with the integers, typed, and return its result.
+template <class F>
+auto with_type(Integers integers, const F &f) {
+    return integers.wide ? f(static_cast<const int64_t *>(integers.data))
+                         : f(static_cast<const int32_t *>(integers.data));
+}
+
 // Elements of a row in memory; conversions from fp32 round to nearest even.
 
 struct Float32 {

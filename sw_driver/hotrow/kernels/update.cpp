@@ -13,7 +13,8 @@ extern "C" int64_t update(const Table *table, float *state, int64_t state_stride
         if (static_cast<uint64_t>(slots[i]) >= static_cast<uint64_t>(table->rows)) return 1 + i;
     const int64_t repeated = distinct ? -1 : first_repeated(slots, count);
     if (repeated >= 0) return -1 - repeated;
-    step_rows(*table, state, state_stride, static_cast<Rule>(kind), *by, count, threads,
+    step_rows(*table, state, state_stride, static_cast<Rule>(kind), *by, threads,
+              [&](const auto &work) { parallel(count, threads, work); },
               [&](int64_t i) { return slots[i]; },
               [&](auto, int64_t i, Floats *, const auto &take) {
         take([&](int64_t d, int64_t n) { return load(gradients + i * table->dim + d, n); });

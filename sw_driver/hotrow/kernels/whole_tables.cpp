@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "gradient_lists.hpp"
 #include "passes.hpp"
 #include "row_steps.hpp"
 
@@ -67,10 +68,10 @@ extern "C" int64_t sum_rows(const Features *of, const void *flat, int32_t wide, 
     if (found < 0) return -1;
     const Bags bags{{lengths, 1}, weights, of->mean, of->columns, of->count, samples, lookups,
                     row_stride};
-    const int64_t state = pool_backward(gradients, &bags, numbers.get(), numbers.get() + lookups,
-                                        found, of->table.dim, sums, threads);
-    if (state == FINITE || state == INFINITE) return found + (int64_t{state == INFINITE} << 32);
-    return state == NO_MEMORY ? state : -1;
+    if (!bags.sound()) return -1;
+    const Sums state = sum_lists(gradients, bags, numbers.get(), numbers.get() + lookups, found,
+                                 of->table.dim, sums, threads);
+    return found + (int64_t{state == INFINITE} << 32);
 } catch (const std::exception &) {
     return NO_MEMORY;
 }
@@ -106,62 +107,31 @@ extern "C" int64_t copy_bounded(const float *from, int64_t count, int64_t stride
 // Step on the rows of a batch, each by the sum of the gradients of its lookups in lookup order.
 //
 // `flat` and `lengths` are those of `look_up`, without weights; no bag is a mean. `state` and the
-// rule are those of `update`. `memory` is of 3 * lookups + PREFETCH numbers, `distinct` of `lookups`
-// of the width of `flat`. Returns 0, or -1 where the lookups are not those of the features or the
-// gradients have too many elements: then no row has changed.
+// rule are those of `update`. `listed` is memory for lookups + PREFETCH pointers, `numbers` for
+// 2 * lookups, `distinct` for `lookups` of the width of `flat`. Returns 0, or -1 where the lookups
+// are not those of the features: then no row has changed.
 extern "C" int64_t step_whole(const Features *of, const void *flat, int32_t wide, int64_t lookups,
                               int64_t samples, const int64_t *lengths, const float *gradients,
-                              int64_t row_stride, void *distinct, int32_t *memory, float *state,
-                              int64_t state_stride, int32_t kind, const Parameters *by,
-                              int threads) try {
+                              int64_t row_stride, const float **listed, int32_t *numbers,
+                              void *distinct, float *state, int64_t state_stride, int32_t kind,
+                              const Parameters *by, int threads) try {
     const Bags bags{{lengths, 1}, nullptr, nullptr, of->columns, of->count, samples, lookups,
                     row_stride};
-    if (lookups < 0 || lookups > INT32_MAX || samples * row_stride > UINT32_MAX ||
-        (!lengths && lookups != of->count * samples) || !bags.sound())
+    if (lookups < 0 || lookups > INT32_MAX || (!lengths && lookups != of->count * samples) ||
+        !bags.sound())
         return -1;
-    int32_t *const numbers = memory, *const ends = memory + lookups;
+    int32_t *const counts = numbers + lookups;
     const int64_t found = group({flat, wide}, 1, lookups, 0, 1, of->table.rows, of->seen, numbers,
-                                distinct, ends);
+                                distinct, counts);
     if (found < 0) return -1;
-    // Where the gradients of each number begin, then, once they are listed, where they end.
-    for (int64_t number = 0, sum = 0; number < found; ++number) {
-        const int32_t count = ends[number];
-        ends[number] = static_cast<int32_t>(sum);
-        sum += count;
-    }
-    auto *const listed = reinterpret_cast<uint32_t *>(memory + 2 * lookups);
-    for (int64_t feature = 0, i = 0, bag = 0; feature < of->count; ++feature)
-        for (int64_t sample = 0; sample < samples; ++sample, ++bag)
-            for (int64_t each = bags.length(bag); each > 0; --each, ++i)
-                listed[ends[numbers[i]]++] =
-                    static_cast<uint32_t>(sample * row_stride + of->columns[feature]);
-    std::fill(listed + lookups, listed + lookups + PREFETCH, 0);
+    GradientLists lists{listed, nullptr, counts, found};
+    lists.fill(bags, gradients, numbers, of->table.dim, nullptr);
     const Integers slots{distinct, wide};
-    const int64_t dim = of->table.dim;
-    step_rows(of->table, state, state_stride, static_cast<Rule>(kind), *by, found, threads,
+    step_rows(of->table, state, state_stride, static_cast<Rule>(kind), *by, threads,
+              [&](const auto &work) { lists.parallel(threads, work); },
               [&](int64_t i) { return slots[i]; },
-              [&](auto width, int64_t i, Floats *sums, const auto &take) {
-        constexpr int WIDTH = decltype(width)::value;
-        const uint32_t *const from = listed + (i ? ends[i - 1] : 0);
-        const int64_t count = listed + ends[i] - from;
-        if constexpr (WIDTH) {
-            constexpr int VECTORS = WIDTH / LANES;
-            const auto sum = partial_sums<1, VECTORS, 1>(
-                count, 0, [&](Sum<VECTORS> &sum, int64_t j) INLINED {
-                    prefetch<0>(gradients, from[j + PREFETCH], 1, WIDTH);
-                    each_of<VECTORS>([&](auto v) INLINED {
-                        sum.at[v] += load(gradients + from[j] + v * LANES);
-                    });
-                });
-            take([&](int64_t d, int64_t) INLINED { return sum.at[d / LANES]; });
-        } else {
-            vectors<0>(dim, [&](int64_t d, int64_t n) {
-                Floats sum{};
-                for (int64_t j = 0; j < count; ++j) sum += load(gradients + from[j] + d, n);
-                sums[d / LANES] = sum;
-            });
-            take([&](int64_t d, int64_t) { return sums[d / LANES]; });
-        }
+              [&](auto width, int64_t i, Floats *memory, const auto &take) INLINED {
+        lists.sum<decltype(width)::value>(i, of->table.dim, memory, take);
     });
     return 0;
 } catch (const std::exception &) {

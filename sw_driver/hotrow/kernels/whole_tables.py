@@ -220,7 +220,7 @@ class TableFeatures:
             With a compiled pass, see `compiled_rule`.
         state : float32[R] or float32[R, columns], optional
             As for `update_rows`.
-        memory : float32[n * 5 + 16]
+        memory : float32[n * 6 + 32]
             Which the pass uses.
 
         Raises
@@ -230,14 +230,15 @@ class TableFeatures:
         """
         lookups, native = flat.shape[0], compiled_rule(rule)
         self._check(gradients, lengths)
-        if native is None or not self.steps or memory.numel() < 5 * lookups + 16 or (
+        if native is None or not self.steps or memory.numel() < 6 * lookups + 32 or (
                 flat.dtype not in (torch.int32, torch.int64)):
             raise Error(f"expected sums, a rule with a compiled pass and memory for {lookups} "
                         f"lookups, got {rule.name} and {memory.numel()} numbers")
         refused = library().step_whole(
             self._address, pointer(flat, flat.dtype), flat.dtype == torch.int64, lookups,
             gradients.shape[0], pointer(lengths, torch.int64), gradients.data_ptr(),
-            gradients.stride(0), memory.data_ptr(), memory.data_ptr() + 8 * lookups,
+            gradients.stride(0), *(memory.data_ptr() + each for each in (
+                0, 8 * lookups + 128, 16 * lookups + 128)),
             None if state is None else state.data_ptr(),
             0 if state is None else state.stride(0), *native, threads_for(lookups * self.dim))
         if refused:

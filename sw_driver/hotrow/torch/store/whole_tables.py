@@ -169,5 +169,5 @@ class _Gradients(NamedTuple):
         if compiled_rule(rule) is None:
             return False
         self.features.step(at, self.lengths, self.values, rule, self.located.rows.state,
-                           self.memory.empty(1, 5 * at.shape[0] + 16))
+                           self.memory.empty(1, 6 * at.shape[0] + 32))
         return True
