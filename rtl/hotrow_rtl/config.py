@@ -109,10 +109,10 @@ def check_geometry(config: Any) -> None:
                          f"not {config.row_bytes}: use a wider bus or shorter rows")
     within("window_beats", 1, 15)
     within("events", 2, 256, power_of_two=True)
-    for name in ("arithmetic", "planner"):
-        value = getattr(config, name, None)
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be True or False, not {value!r}")
+    within("arithmetic", 0, 2)
+    planner = getattr(config, "planner", None)
+    if not isinstance(planner, bool):
+        raise ValueError(f"planner must be True or False, not {planner!r}")
     within("clock_mhz", 1, 2000)
     for name, most, why in (
             ("row_ports", 8, "1, 2, 4 or 8, as bits of a row's address select its port and a bus "
@@ -206,8 +206,9 @@ class Config:
         needs 4 + log2(`directory_choices` * `directory_ways`), also between two rows of one set.
     events : int
         Event counters shared by the two command queues (power of two).
-    arithmetic : bool
-        The card has POOL and UPDATE.
+    arithmetic : int
+        0 for a card without POOL and UPDATE, 1 for one with both, 2 for one that also pools
+        batches of ids.
     arithmetic_lanes : int
         fp32 elements of a row that POOL and UPDATE process per cycle: a power of two, at most one
         for every 4 bytes of the bus; 0 for as many.
@@ -246,7 +247,7 @@ class Config:
     result_ports: int = 4
     window_beats: int = 5
     events: int = 32
-    arithmetic: bool = True
+    arithmetic: int = 1
     arithmetic_lanes: int = 0
     bag_units: int = 1
     planner: bool = False
@@ -284,6 +285,11 @@ class Config:
     def bus_width(self) -> int:
         """Bits of one bus word."""
         return 8 * self.bus_bytes
+
+    @property
+    def pools_batches(self) -> bool:
+        """A POOL takes the ids of a batch."""
+        return self.arithmetic == 2
 
     @property
     def units(self) -> ArithmeticUnits:
@@ -392,7 +398,7 @@ PRESETS = {
         Config(name="tiny", bus_bytes=16, handles=64, tables=32, counter_sets=64, counter_ways=4,
                directory_sets=64, directory_ways=2, batch_samples=1024, miss_entries=256,
                burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
-               window_beats=8, events=8, planner=True, clock_mhz=50),
+               window_beats=8, events=8, arithmetic=2, planner=True, clock_mhz=50),
         # The card of the boards: every engine on an ECP5-85F.
         Config(name="ecp5", bus_bytes=8, lookup_lanes=1, lane_banks=1, address_width=32,
                handles=64, tables=32, counter_sets=2048, counter_ways=4, directory_choices=1,
@@ -403,7 +409,7 @@ PRESETS = {
         Config(name="alveo-u55c", bus_bytes=64, handles=1024, tables=1024, counter_sets=262144,
                counter_ways=8, directory_sets=65536, directory_ways=8, batch_samples=65536,
                miss_entries=65536, burst_beats=16, outstanding=1024, row_bytes=4096, row_ports=4,
-               window_beats=8, planner=True, clock_mhz=250),
+               window_beats=8, arithmetic=2, planner=True, clock_mhz=250),
     )
 }
 DEFAULT_PRESET = "ecp5"

@@ -18,7 +18,7 @@ from hotrow_rtl.mover.bags.read_network import ReadCredits, ReadReturn
 from tests.formal.prover import after_reset, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
-CONFIG = replace(SMALL, arithmetic=True, row_ports=2, bag_units=2)
+CONFIG = replace(SMALL, arithmetic=1, row_ports=2, bag_units=2)
 FEW = 1 << 15  # summands of a list, of which the proof knows the sum
 DEPTH = 13  # cycles after reset, in which the reads of a unit fill its queue
 

@@ -35,7 +35,7 @@ from tests.support.simulation import built
 
 TINY = preset("tiny")
 # The units that these tests use, and one lane: the full card takes several times as long.
-PLAIN = replace(TINY, name="plain", arithmetic=False, planner=False)
+PLAIN = replace(TINY, name="plain", arithmetic=0, planner=False)
 CONFIG = replace(PLAIN, name="small", bus_bytes=8, lookup_lanes=1, lane_banks=1, burst_beats=8,
                  row_ports=1)
 QUEUES = ("LOOKUP", "MOVE")

@@ -91,7 +91,7 @@ def test_batches_of_any_size(setting, device):
 
 def test_a_card_without_arithmetic_is_refused(setting):
     here = setting(6)
-    with (hotrow.open("model", config=replace(preset("tiny"), arithmetic=False)) as device,
+    with (hotrow.open("model", config=replace(preset("tiny"), arithmetic=0)) as device,
           pytest.raises(hotrow.Error, match=r"no arithmetic.*cold='gathered'")):
         here.hotline(device, cold="pooled")
 

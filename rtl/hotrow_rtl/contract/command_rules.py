@@ -26,7 +26,7 @@ class Extent:
     ----------
     unit : str
         Number of elements: "count", "samples", "bags" (of a list), or "batch bags" (samples *
-        table_count).
+        table_count; of a POOL `bags` * table_count).
     element_log2 : int
         An element has 2**element_log2 bytes.
     write : bool
@@ -59,6 +59,7 @@ _EXTENTS = {
     "destination": Extent("count", 4, write=True),  # harvested entries
 }
 _IDS = Extent("count", 2, doubled_by=BatchFlag.ID64)  # `source` of a batch
+_IDS_32 = Extent("count", 2)
 _BYTES = {  # of a span
     "source": Extent("count", 0),
     "destination": Extent("count", 0, write=True),
@@ -66,6 +67,12 @@ _BYTES = {  # of a span
 _POOL = {
     "lengths": Extent("bags", 1),
     "targets": Extent("bags", 2, flag=PoolFlag.LISTED),
+    "weights": Extent("count", 2, flag=PoolFlag.WEIGHTED),
+}
+_POOL_BATCH = {
+    "source": _IDS_32,
+    "lengths": Extent("batch bags", 1),
+    "targets": Extent("batch bags", 2, flag=PoolFlag.LISTED),
     "weights": Extent("count", 2, flag=PoolFlag.WEIGHTED),
 }
 _UPDATE = {
@@ -105,6 +112,10 @@ class Rule:
         With AllFlag.ALL the command reads no list.
     extents : dict
         The extent of each address operand that is checked as a whole, in the order of the checks.
+    batch_flag : int
+        The flag with which the list is a batch, or 0.
+    batch_extents : dict
+        The extents with that flag.
     """
 
     opcode: Opcode
@@ -120,18 +131,22 @@ class Rule:
     is_plan: bool
     may_be_all: bool
     extents: dict
+    batch_flag: int
+    batch_extents: dict
 
 
 def flags_of(command: Command, config: Config) -> int:
     """Bits that the command defines on a card."""
     if command.flags is InstallFlag and not config.planner:
         return 0
-    return int(sum(command.flags or ()))
+    absent = PoolFlag.BATCH if command.flags is PoolFlag and not config.pools_batches else 0
+    return int(sum(command.flags or ())) & ~absent
 
 
 def _rule(command: Command, config: Config) -> Rule:
     operands = sorted(command.operands, key=lambda name: OPERANDS[name].offset)
     is_batch, is_span = "samples" in operands, command.opcode in SPANS
+    pools_batch = command.opcode == Opcode.POOL and config.pools_batches
     special = {Opcode.POOL: _POOL, Opcode.UPDATE: _UPDATE}.get(
         command.opcode, {"source": _IDS} if is_batch else _BYTES if is_span else {})
     extents = {name: special.get(name) or _EXTENTS[name]
@@ -152,6 +167,8 @@ def _rule(command: Command, config: Config) -> Rule:
         is_plan=command.opcode == Opcode.PLAN,
         may_be_all=command.flags is AllFlag,
         extents=extents,
+        batch_flag=int(PoolFlag.BATCH) if pools_batch else 0,
+        batch_extents=_POOL_BATCH if pools_batch else {},
     )
 
 

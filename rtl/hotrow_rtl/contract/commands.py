@@ -86,26 +86,26 @@ COMMANDS = {command.opcode: command for command in (
     Command(Opcode.GATHER, "move",
             ("source", "targets", "destination", "state_destination", "count", "stride"),
             GatherFlag,
-            "Copy the listed rows of registered tables to consecutive or listed slots. If a slot "
-            "is listed twice, a card with one row port leaves the last row in it."),
+            "Copy listed rows of tables to consecutive or listed slots. If a slot is listed twice, "
+            "a card with one row port leaves the last row in it."),
     Command(Opcode.SCATTER, "move",
             ("source", "targets", "rows", "state_rows", "count", "stride"), GatherFlag,
-            "Copy consecutive or listed slots to the listed rows of registered tables. If a row is "
-            "listed twice, a card with one row port leaves the last slot in it. The contents of "
-            "rows that overlap each other in another way, or overlap the slots, are undefined."),
+            "Copy consecutive or listed slots to listed rows of tables. If a row is listed twice, "
+            "a card with one row port leaves the last slot in it. The contents of rows that "
+            "overlap each other in another way, or overlap the slots, are undefined."),
     Command(Opcode.POOL, "move",
-            ("source", "lengths", "weights", "targets", "destination", "count", "bags", "stride"),
-            PoolFlag,
-            "Sum each bag of listed rows of registered tables to one row of their type; an empty "
-            "bag gives zeros. A bag is not written if one of its rows is refused. If the list ends "
-            "within a bag, this bag and all later ones are not written. If the table of the first "
-            "row is unknown or its rows are too long, no bag is written. The error of the first "
-            "bag with one is reported; that of its slot has the index of its first row."),
+            ("source", "lengths", "weights", "targets", "destination", "count", "bags",
+             "first_table", "table_count", "stride"), PoolFlag,
+            "Sum each bag of listed rows of tables to one row of their type; an empty bag gives "
+            "zeros. A bag is not written if one of its rows is refused. If the list ends within a "
+            "bag, this bag and all later ones are not written. If the table of the first row, or "
+            "first column, is unknown or its rows are too long, no bag is written. The error of "
+            "the first bag with one is reported; that of its slot has the index of its first row."),
     Command(Opcode.UPDATE, "move",
             ("source", "lengths", "targets", "gradients", "count", "gradient_count", "stride",
              "lr", "eps"), UpdateFlag,
-            "Take one step of SGD or row-wise Adagrad on each listed row of registered tables with "
-            "the sum of its gradients, of which it has at least one. A row is not written if one "
+            "Take one step of SGD or row-wise Adagrad on each listed row with the sum of its "
+            "gradients, of which it has at least one. A row is not written if one "
             "of its gradients is refused. If a row has no gradients, or the array ends within its "
             "gradients, this row and all later ones are not written. If the table of the first "
             "row is unknown or its rows are too long, no row is written. An error of a gradient "

@@ -57,12 +57,13 @@ class Status(IntEnum):
     SLVERR = 14, "the memory answered with a slave error"
     DECERR = 15, "the memory answered with a decode error"
     TIMEOUT = 16, "the memory did not answer in time"
-    ROW_SHAPE = 17, ("the row's bytes or element type differ from those of the first listed row, "
-                     "or it lacks the state that the command needs; index = position in the list")
+    ROW_SHAPE = 17, ("the row's bytes or element type differ from those of the first listed row "
+                     "or column, or it lacks the state that the command needs; index = position in "
+                     "the list")
     BATCH_ORDER = 18, ("PLAN: not the batch after the last planned batch; MARK: a batch that is "
                        "already planned; index = the batch after the last planned batch")
     WINDOW = 19, ("PLAN, MARK: more than PLAN_WINDOW batches are planned or marked and not "
-                  "retired: retire some; index = newest retired batch")
+                  "retired; index = newest retired batch")
     STALLED = 20, "an engine made no progress, see TIMEOUT: in STATE only"
     PARITY = 21, ("the directory read an entry of wrong parity: results are not valid, and no "
                   "lookup command succeeds until REMOVE with ALL")
@@ -94,7 +95,7 @@ class Opcode(IntEnum):
 _LAYOUT = (
     (1, "ids are 64 bits wide, else 32"),
     (2, "all samples of the first table, then of the second, ..."),
-    (4, "bags of any length; `lengths` has one uint16 per bag, in the order of the bags"))
+    (4, "bags of any length, see `lengths`"))
 
 
 class BatchFlag(IntFlag):
@@ -175,6 +176,8 @@ class PoolFlag(IntFlag):
     LISTED = 1, "bag i belongs to slot targets[i], at targets[i] * stride, else to slot i"
     MEAN = 2, "divide each sum by the number of its rows"
     WEIGHTED = 4, "multiply row i of the list by weights[i]"
+    BATCH = 8, ("`source` has the 32-bit ids of a batch, JAGGED and FEATURE_MAJOR as in BatchFlag. "
+                "Cards with ARITHMETIC 2 only")
 
 
 class UpdateFlag(IntFlag):
@@ -236,7 +239,7 @@ OPERANDS = {field.name: field for field in (
     Field("count", 80, 4, "lookups of the batch, entries of the list, most entries to write "
           "(HARVEST), or bytes (COPY, FILL)"),
     Field("samples", 84, 4, "samples in the batch"),
-    Field("bags", 84, 4, "bags of the list"),
+    Field("bags", 84, 4, "bags of the list; with BATCH samples in the batch"),
     Field("gradient_count", 84, 4, "gradients of all listed rows together"),
     Field("first_table", 88, 2, "table of the first column"),
     Field("table_count", 90, 2, "columns; column c belongs to table first_table + c"),

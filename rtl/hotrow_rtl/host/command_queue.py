@@ -138,7 +138,8 @@ class CommandQueue(wiring.Component):
         cleared = ResetInserter(clear)
         fetch, writer = CommandFetch(self.config), CompletionWriter(self.config, self.queue)
         validator = CommandValidator(self.config, self.queue)
-        batches = tuple(opcode for opcode, rule in rules(self.queue, self.config).items()
+        served = rules(self.queue, self.config)
+        batches = tuple(opcode for opcode, rule in served.items()
                         if rule.is_batch and opcode not in PLANNING)
         executor, doorbell = CommandExecutor(self.config, batches), Doorbell()
         m.submodules.fetch = cleared(fetch)
@@ -169,7 +170,7 @@ class CommandQueue(wiring.Component):
         connect(m, writer=writer.write, queue=flipped(self.completions))
 
         tables_ready = Const(1)
-        if batches:
+        if batches or any(rule.batch_flag for rule in served.values()):
             m.submodules.span = span = TableRangeCheck(self.config)
             connect(m, queue=flipped(self.table_update), span=span.table_update)
             connect(m, validator=validator.tables, span=span.client)

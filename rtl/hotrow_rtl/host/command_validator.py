@@ -74,6 +74,7 @@ class CommandValidator(wiring.Component):
     def __init__(self, config: Config, queue: str):
         self.config, self.queue = config, queue
         self.rules = rules(queue, config)
+        self._pools_batches = any(rule.batch_flag for rule in self.rules.values())
         operands = {name for rule in self.rules.values() for name in rule.extents}
         self._part_of = {name: 8 * OPERANDS[name].offset // COMMAND_PART for name in operands}
         self._address_parts = sorted(set(self._part_of.values()))
@@ -173,7 +174,10 @@ class CommandValidator(wiring.Component):
             with m.State("JUDGE"):
                 self._judge(m, command_q, shape, error, finish)
             with m.State("LOOKUPS"):
-                with m.If(~_flagged(command_q, BatchFlag.JAGGED) & (command_q.count != bags)):
+                dense = ~_flagged(command_q, BatchFlag.JAGGED)
+                if self._pools_batches:
+                    dense &= ~shape.pool
+                with m.If(dense & (command_q.count != bags)):
                     finish(Status.LOOKUPS, bags)
                 with m.Else():
                     m.next = "TABLES"
@@ -278,7 +282,8 @@ class CommandValidator(wiring.Component):
                         shape.plan.eq(rule.is_plan),
                         shape.known.eq(1),
                         shape.flags_defined.eq(defined),
-                        shape.batch.eq(rule.is_batch),
+                        shape.batch.eq((command_q.flags & rule.batch_flag).any()
+                                       if rule.batch_flag else rule.is_batch),
                         shape.list.eq(rule.is_list & ~everything),
                         shape.span.eq(rule.is_span),
                         shape.event.eq(rule.has_event),
@@ -326,9 +331,12 @@ class CommandValidator(wiring.Component):
 
     def _extents(self, part):
         """The extents of the operands in a part, by the kind of command."""
-        return {(rule.is_batch, rule.is_span, rule.is_pool, rule.is_update, rule.is_plan): extent
-                for rule in self.rules.values()
-                for name, extent in rule.extents.items() if self._part_of[name] == part}
+        kinds = [(rule, rule.is_batch, rule.extents) for rule in self.rules.values()]
+        kinds += [(rule, True, rule.batch_extents)
+                  for rule in self.rules.values() if rule.batch_flag]
+        return {(batch, rule.is_span, rule.is_pool, rule.is_update, rule.is_plan): extent
+                for rule, batch, extents in kinds
+                for name, extent in extents.items() if self._part_of[name] == part}
 
 
 def _flagged(command_q, flag):

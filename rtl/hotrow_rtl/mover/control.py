@@ -8,9 +8,10 @@ from ..config import Config, log2
 from ..contract.command_rules import SPANS
 from ..contract.encoding import ROW_ENTRY_BYTES, GatherFlag, Opcode, PoolFlag, UpdateFlag
 from ..interfaces.records import ReadClient, command
-from .bags.payloads import bag_setting
+from .bags.payloads import bag_setting, batch_setting
 from .port.payloads import transfer_setting
 
+ID_BYTES = 4
 TARGET_BYTES = 4
 LENGTH_BYTES = 2
 WEIGHT_BYTES = 4
@@ -42,6 +43,8 @@ class MoveControl(wiring.Component):
     pattern : Out(32)
     bags : Out(bag_setting())
         Settings of POOL and UPDATE.
+    batch : Out(batch_setting(config))
+        With `config.pools_batches`. The list of rows then has pairs of ids.
     """
 
     def __init__(self, config: Config):
@@ -57,6 +60,7 @@ class MoveControl(wiring.Component):
             **({"lengths_request": Out(request), "weights_request": Out(request),
                 "lengths_start": Out(count), "weights_start": Out(count),
                 "bags": Out(bag_setting())} if config.arithmetic else {}),
+            **({"batch": Out(batch_setting(config))} if config.pools_batches else {}),
             "start": Out(1),
             "done": In(1),
             "setting": Out(transfer_setting()),
@@ -89,6 +93,10 @@ class MoveControl(wiring.Component):
                 request.p.bytes.eq(counts[name] * element_bytes[name]),
                 start.p.count.eq(counts[name]),
             ]
+            if name == "rows" and self.config.pools_batches:
+                with m.If(self.batch.valid):
+                    m.d.comb += [request.p.bytes.eq(setting.count * ID_BYTES),
+                                 start.p.count.eq((setting.count + 1) >> 1)]
             for output in (request, start):
                 with m.If(output.ready):
                     m.d.sync += output.valid.eq(0)
@@ -134,10 +142,22 @@ class MoveControl(wiring.Component):
         counts["targets"] = Mux(self.setting.bags, total, self.setting.count)
         counts["lengths"] = Mux(bags.updates, self.setting.count, total)
         counts["weights"] = self.setting.count
+        count = command.bags  # the same operand as `gradient_count`
+        if self.config.pools_batches:
+            batch, pools_batch = self.batch, is_pool & (command.flags & PoolFlag.BATCH).any()
+            samples = command.bags[:len(batch.samples)]
+            count = Mux(pools_batch, samples * command.table_count, count)
+            with m.If(fire):
+                m.d.sync += [
+                    batch.valid.eq(pools_batch),
+                    batch.odd.eq(command.count[0]),
+                    batch.samples.eq(samples),
+                    batch.first_table.eq(command.first_table),
+                ]
         with m.If(fire):
             m.d.sync += [
                 self.setting.bags.eq(is_pool | is_update),
-                total.eq(command.bags),  # the same operand as `gradient_count`
+                total.eq(count),
                 bags.updates.eq(is_update),
                 bags.listed.eq((command.flags & PoolFlag.LISTED).any()),
                 bags.weighted.eq(weighted),

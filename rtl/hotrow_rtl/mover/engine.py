@@ -17,6 +17,7 @@ from ..primitives.stream_routing import stream_connect
 from .addressing.crossbar import AddressCrossbar
 from .addressing.lane import AddressLane
 from .bags.bag_units import BagUnits
+from .bags.batch_ids import BatchIds
 from .bags.payloads import LENGTH_WIDTH
 from .bags.pipeline import BagPipeline
 from .completion import MoveCompletion
@@ -203,6 +204,8 @@ class RowMover(wiring.Component):
         m.submodules.completion = cleared(completion)
         m.submodules.flush = flush = FlushTimer()
         rows = self._list(m, cleared, "rows", row_entry, ROW_ENTRY_BYTES, control)
+        if config.pools_batches:
+            rows = self._batch_rows(m, cleared, control, rows)
         targets = self._list(m, cleared, "targets", 32, TARGET_BYTES, control)
         lanes = [AddressLane(config) for _ in range(config.row_ports)]
         ports = [RowPort(config) for _ in range(config.row_ports)]
@@ -316,6 +319,8 @@ class RowMover(wiring.Component):
             completion.dropped_valid.eq(bags.refused_valid),
             completion.dropped.eq(bags.refused),
         ]
+        if config.pools_batches:
+            m.d.comb += bags.batch.eq(control.batch)
         for number, port in enumerate(ports):
             connect(m, port=port.read_rows, bags=bags.read_rows[number])
             connect(m, port=port.read_words, bags=bags.read_words[number])
@@ -347,6 +352,8 @@ class RowMover(wiring.Component):
             bags.setting.eq(control.bags),
             completion.bags.eq(setting.bags),
         ]
+        if config.pools_batches:
+            m.d.comb += bags.batch.eq(control.batch)
         for number in range(config.bag_units):
             connect(m, bags=bags.requests[number], lane=lanes[number].requests)
             connect(m, lane=lanes[number].checked, bags=bags.checked[number])
@@ -371,6 +378,15 @@ class RowMover(wiring.Component):
                 completion.count.eq(bags.bag_count),
                 completion.counted.eq(bags.counted),
             ]
+
+    def _batch_rows(self, m, cleared, control, entries):
+        """Rows of a list, or of the ids of a batch, by lane."""
+        ids = BatchIds(self.config, len(entries))
+        m.submodules.batch_ids = cleared(ids)
+        m.d.comb += [ids.start.eq(control.start), ids.batch.eq(control.batch)]
+        for source, sink in zip(entries, ids.entries, strict=True):
+            stream_connect(m, source, sink)
+        return ids.rows
 
     def _list(self, m, cleared, name, shape, element_bytes, control, lanes=None):
         """Fetch a list and unpack its elements; return them by lane."""

@@ -12,8 +12,8 @@ _WIDEST = max(LANES)
 # What a unit does not use is small, and fits any number of lanes.
 _BASE = replace(
     preset("tiny"), name="unit", burst_beats=8, directory_partitions=1, batch_samples=64,
-    row_ports=1, arithmetic=False, planner=False)
-_ARITHMETIC = replace(_BASE, bus_bytes=_WIDEST * 4, arithmetic=True, arithmetic_lanes=4)
+    row_ports=1, arithmetic=0, planner=False)
+_ARITHMETIC = replace(_BASE, bus_bytes=_WIDEST * 4, arithmetic=1, arithmetic_lanes=4)
 _LOOKUPS = (
     "lanes", "lane_banks", "address_width", "tables", "counter_sets", "counter_ways",
     "counter_bits", "directory_choices", "directory_sets", "directory_ways",

@@ -58,7 +58,7 @@ class RowMoverUnit(wiring.Component):
 
     def __init__(self, config: Config):
         if config.arithmetic:
-            raise ValueError("the row mover stands alone without arithmetic=True")
+            raise ValueError("the row mover stands alone with arithmetic=0")
         self.config = config
         bus = {"address_width": config.address_width, "bus_bytes": config.bus_bytes}
         rows = AXI4(AXI4Read(**bus, id_width=id_width(config)), AXI4Write(**bus, id_width=1))

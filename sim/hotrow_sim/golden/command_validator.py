@@ -52,6 +52,8 @@ def lists(command):
     rows, words = ROW_ENTRY_BYTES * count, 4 * count
     if opcode in _BATCHES:
         return _batch_lists(command)
+    if pools_batch(command):
+        rows = words
     if opcode == Opcode.HARVEST:
         return [("destination", HARVEST_ENTRY_BYTES * count, True)]
     if opcode == Opcode.INSTALL or (opcode == Opcode.REMOVE and not flags & AllFlag.ALL):
@@ -62,9 +64,9 @@ def lists(command):
     if opcode in (Opcode.GATHER, Opcode.SCATTER) and flags & GatherFlag.LISTED:
         found.append(("targets", words, False))
     if opcode == Opcode.POOL:
-        found.append(("lengths", 2 * command["bags"], False))
+        found.append(("lengths", 2 * bag_count(command), False))
         if flags & PoolFlag.LISTED:
-            found.append(("targets", 4 * command["bags"], False))
+            found.append(("targets", 4 * bag_count(command), False))
         if flags & PoolFlag.WEIGHTED:
             found.append(("weights", words, False))
     if opcode == Opcode.UPDATE:
@@ -72,6 +74,16 @@ def lists(command):
         if flags & UpdateFlag.LISTED:
             found.append(("targets", 4 * command["gradient_count"], False))
     return found
+
+
+def pools_batch(command):
+    """Whether a command is a POOL of the ids of a batch."""
+    return command["opcode"] == Opcode.POOL and bool(command["flags"] & PoolFlag.BATCH)
+
+
+def bag_count(command):
+    """Bags of a POOL."""
+    return command["bags"] * (command["table_count"] if pools_batch(command) else 1)
 
 
 def _batch_lists(command):
@@ -115,6 +127,9 @@ def _check_shape(command, config):
         return Outcome(Status.BAD_EVENT, command["event"])
     if opcode in _BATCHES:
         return _check_batch(command, config)
+    wrong = _check_batch(command, config) if pools_batch(command) else None
+    if wrong:
+        return wrong
     whole_directory = opcode == Opcode.REMOVE and flags & AllFlag.ALL
     if opcode in (*_LISTS, *_SPANS) and not count and not whole_directory:
         return Outcome(Status.EMPTY)
@@ -138,13 +153,14 @@ def _check_batch(command, config):
         return Outcome(Status.TOO_LARGE, samples)
     if count > config.batch_lookups:
         return Outcome(Status.TOO_LARGE, count)
-    if not command["flags"] & BatchFlag.JAGGED and count != bags:
+    jagged = command["flags"] & BatchFlag.JAGGED or command["opcode"] == Opcode.POOL
+    if not jagged and count != bags:
         return Outcome(Status.LOOKUPS, bags)
     return None
 
 
 def _check_tables(command, config, tables):
-    if command["opcode"] not in _BATCHES:
+    if command["opcode"] not in _BATCHES and not pools_batch(command):
         return None
     first = command["first_table"]
     for number in range(first, first + command["table_count"]):

@@ -22,6 +22,7 @@ from hotrow_rtl.lookup.combiner.pipeline_depth import latency as combiner_latenc
 from ..cycles import arithmetic, counters, directory
 from ..cycles.directory import list_cycles
 from ..cycles.mover import ADDED, EXCHANGED, FILLED
+from ..golden.command_validator import bag_count
 
 LATENCY = 200  # of memory: from a request to its first word, and from the last word to its response
 CHECKED = 6  # check and control of a command, without its tables and operands
@@ -180,13 +181,14 @@ def _pool_cycles(config, command, outcome, counts):
     idle = MOVED + 3 * LATENCY + arithmetic.ENDED + arithmetic.LEAVES
     if not outcome.entries:
         return idle + command["count"]
-    elements, length = outcome.bytes // outcome.entries // 4, command["count"] / command["bags"]
+    bags = bag_count(command)
+    elements, length = outcome.bytes // outcome.entries // 4, command["count"] / bags
     beats = arithmetic.beats_per_row(config.units, elements)
     joined = min(ceil(length), arithmetic.partial_count(elements))
     bag = max(length * _read_cycles(config, beats), arithmetic.adder_slots(joined) * beats)
     if command["flags"] & PoolFlag.MEAN and length > 1:
         bag = max(bag, beats * arithmetic.DIVIDED)
-    return int(idle + ceil(command["bags"] / config.bag_units) * bag)
+    return int(idle + ceil(bags / config.bag_units) * bag)
 
 
 def _update_cycles(config, command, outcome, counts):

@@ -10,9 +10,10 @@ from hotrow_rtl.contract.registers import REGISTERS
 
 from ..address_space import card_memory
 from ..golden.arithmetic.pooling import ONE
+from ..golden.command_validator import bag_count, pools_batch
 from ..golden.mover.copy_fill import move_span
 from ..golden.mover.gather_scatter import move_rows
-from ..golden.mover.pool import pool_rows
+from ..golden.mover.pool import batch_entries, pool_rows
 from ..golden.mover.update import update_rows
 from ..golden.records import ROW_RECORD
 from .command_cycles import command_cycles
@@ -46,7 +47,8 @@ class MoveEngine:
             return move_span(command, self.regions, self.memory, self.config)
         serve = {Opcode.POOL: self._pool, Opcode.UPDATE: self._update}.get(
             command["opcode"], self._move)
-        entries, faults = self.memory.read_list(addresses["source"], ROW_RECORD, command["count"])
+        kind = np.dtype("<u4") if pools_batch(command) else ROW_RECORD
+        entries, faults = self.memory.read_list(addresses["source"], kind, command["count"])
         return serve(command, addresses, entries, faults)
 
     def _move(self, command, addresses, entries, faults):
@@ -55,11 +57,13 @@ class MoveEngine:
                          self.config, faults, slot_faults)
 
     def _pool(self, command, addresses, entries, faults):
-        bags, weights, weight_faults = command["bags"], np.full(len(entries), ONE), 0
+        bags, weights, weight_faults = bag_count(command), np.full(len(entries), ONE), 0
         if command["flags"] & PoolFlag.WEIGHTED:
             weights, weight_faults = self._list(addresses, "weights", "<u4", len(entries))
         lengths, length_faults = self._list(addresses, "lengths", "<u2", bags)
         slots, slot_faults = self._numbers(command, addresses, PoolFlag.LISTED, bags)
+        if pools_batch(command):
+            entries = batch_entries(command, entries, lengths)
         return pool_rows(command, entries, lengths, slots, weights, self.tables, self.regions,
                          self.memory, self.config, faults, length_faults, slot_faults,
                          weight_faults)

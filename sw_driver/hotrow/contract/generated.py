@@ -149,6 +149,7 @@ class PoolFlag(IntFlag):
     LISTED = 1
     MEAN = 2
     WEIGHTED = 4
+    BATCH = 8
 
 
 class UpdateFlag(IntFlag):
@@ -295,11 +296,12 @@ STATUS_DOC = {
     Status.DECERR: "the memory answered with a decode error",
     Status.TIMEOUT: "the memory did not answer in time",
     Status.ROW_SHAPE: "the row's bytes or element type differ from those of the first listed "
-        "row, or it lacks the state that the command needs; index = position in the list",
+        "row or column, or it lacks the state that the command needs; index = position in the "
+        "list",
     Status.BATCH_ORDER: "PLAN: not the batch after the last planned batch; MARK: a batch that"
         " is already planned; index = the batch after the last planned batch",
     Status.WINDOW: "PLAN, MARK: more than PLAN_WINDOW batches are planned or marked and not "
-        "retired: retire some; index = newest retired batch",
+        "retired; index = newest retired batch",
     Status.STALLED: "an engine made no progress, see TIMEOUT: in STATE only",
     Status.PARITY: "the directory read an entry of wrong parity: results are not valid, and "
         "no lookup command succeeds until REMOVE with ALL",
@@ -444,10 +446,10 @@ def check_geometry(config: Any) -> None:
                          f"not {config.row_bytes}: use a wider bus or shorter rows")
     within("window_beats", 1, 15)
     within("events", 2, 256, power_of_two=True)
-    for name in ("arithmetic", "planner"):
-        value = getattr(config, name, None)
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be True or False, not {value!r}")
+    within("arithmetic", 0, 2)
+    planner = getattr(config, "planner", None)
+    if not isinstance(planner, bool):
+        raise ValueError(f"planner must be True or False, not {planner!r}")
     within("clock_mhz", 1, 2000)
     for name, most, why in (
             ("row_ports", 8, "1, 2, 4 or 8, as bits of a row's address select its port and a bus "
@@ -499,7 +501,7 @@ class GeometryFields:
     row_bytes: int
     events: int
     clock_mhz: int
-    arithmetic: bool
+    arithmetic: int
     planner: bool
     batch_lookups: int
     lookup_lanes: int
@@ -530,7 +532,7 @@ PRESETS = {
         counter_bits=16, directory_choices=2, directory_sets=64, directory_ways=2,
         directory_partitions=8, stamp_bits=8, batch_samples=1024, batch_lookups=2147483648,
         miss_entries=256, burst_beats=4, outstanding=4, row_bytes=512, row_ports=2, result_ports=1,
-        window_beats=8, events=8, arithmetic=True, arithmetic_lanes=0, bag_units=1, planner=True,
+        window_beats=8, events=8, arithmetic=2, arithmetic_lanes=0, bag_units=1, planner=True,
         clock_mhz=50,
     ),
     "ecp5": PresetFields(
@@ -539,7 +541,7 @@ PRESETS = {
         counter_bits=16, directory_choices=1, directory_sets=2048, directory_ways=4,
         directory_partitions=2, stamp_bits=8, batch_samples=2048, batch_lookups=1048576,
         miss_entries=1024, burst_beats=8, outstanding=16, row_bytes=1024, row_ports=1,
-        result_ports=2, window_beats=6, events=8, arithmetic=True, arithmetic_lanes=1, bag_units=1,
+        result_ports=2, window_beats=6, events=8, arithmetic=1, arithmetic_lanes=1, bag_units=1,
         planner=True, clock_mhz=50,
     ),
     "alveo-u55c": PresetFields(
@@ -548,8 +550,8 @@ PRESETS = {
         counter_bits=16, directory_choices=2, directory_sets=65536, directory_ways=8,
         directory_partitions=8, stamp_bits=8, batch_samples=65536, batch_lookups=2147483648,
         miss_entries=65536, burst_beats=16, outstanding=1024, row_bytes=4096, row_ports=4,
-        result_ports=4, window_beats=8, events=32, arithmetic=True, arithmetic_lanes=0,
-        bag_units=1, planner=True, clock_mhz=250,
+        result_ports=4, window_beats=8, events=32, arithmetic=2, arithmetic_lanes=0, bag_units=1,
+        planner=True, clock_mhz=250,
     ),
 }
 DEFAULT_PRESET = "ecp5"

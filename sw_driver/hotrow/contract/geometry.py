@@ -17,6 +17,11 @@ class Geometry(generated.GeometryFields):
         return self.address_width - bool(self.card_memory_log2)
 
     @property
+    def pools_batches(self) -> bool:
+        """A POOL takes the ids of a batch."""
+        return self.arithmetic == 2
+
+    @property
     def slots(self) -> int:
         """Rows that the directory can hold."""
         return self.directory_choices * self.directory_sets * self.directory_ways

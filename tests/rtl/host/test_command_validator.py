@@ -20,6 +20,7 @@ from hotrow_rtl.contract.encoding import (
     GatherFlag,
     Opcode,
     PlanFlag,
+    PoolFlag,
     Status,
     packed_address,
 )
@@ -208,7 +209,7 @@ LEGAL = [
     legal(Opcode.REMOVE, AllFlag.ALL, count=0, source=0, slots=0),
     legal(Opcode.GATHER, GatherFlag.LISTED), legal(Opcode.GATHER, GatherFlag.STATE),
     legal(Opcode.GATHER, 3, destination=packed_address(ABSENT, 3), stride=65520),
-    *(legal(opcode, flags) for opcode in ARITHMETIC for flags in range(1, 8)),
+    *(legal(opcode, flags) for opcode in ARITHMETIC for flags in range(1, 16)),
     legal(Opcode.POOL, destination=packed_address(ABSENT, 3), bags=CONFIG.batch_samples + 1),
     legal(Opcode.UPDATE, gradients=packed_address(ABSENT, 3), stride=65520),
     legal(Opcode.OBSERVE, samples=CONFIG.batch_samples, count=3 * CONFIG.batch_samples),
@@ -227,10 +228,10 @@ WRONG_ADDRESSES = [packed_address(*address) for address in (
     (ABSENT, 0), (BEYOND, 0), (RO, 0), (RW, 16), (RW, 2), (SKEWED, 0), (SKEWED, 48),
     (RW, (1 << 16) - 4), (RW, 1 << 16), (RW, (1 << 48) - 64), (TINY, 960))]
 WRONG = [*WRONG_FIELDS, *({name: address} for name in ADDRESSES for address in WRONG_ADDRESSES)]
-SHARED_STATUSES = {Status.OK, Status.BAD_OPCODE, Status.BAD_FLAGS, Status.BAD_EVENT, Status.EMPTY,
-                   Status.REGION, Status.READ_ONLY, Status.MISALIGNED}
-STATUSES = {"move": SHARED_STATUSES,
-            "lookup": SHARED_STATUSES | {Status.TOO_LARGE, Status.LOOKUPS, Status.TABLE_UNKNOWN}}
+MOVE_STATUSES = {Status.OK, Status.BAD_OPCODE, Status.BAD_FLAGS, Status.BAD_EVENT, Status.EMPTY,
+                 Status.TOO_LARGE, Status.TABLE_UNKNOWN, Status.REGION, Status.READ_ONLY,
+                 Status.MISALIGNED}
+STATUSES = {"move": MOVE_STATUSES, "lookup": MOVE_STATUSES | {Status.LOOKUPS}}
 
 
 def faults_of(opcode):
@@ -248,6 +249,8 @@ def test_each_refusal(queue):
              (Opcode.GATHER, Opcode.COPY, Opcode.WAIT))
     commands = [*LEGAL, *(changed(legal(opcode), **fault)
                           for opcode in kinds for fault in faults_of(opcode))]
+    commands += [changed(legal(Opcode.POOL, PoolFlag.BATCH), **fault)
+                 for fault in faults_of(Opcode.POOL)]
     verdicts, _ = check(commands, queue)
     agree(commands, queue, verdicts)
     assert {status for status, *_ in verdicts} == STATUSES[queue]
@@ -257,8 +260,9 @@ def test_each_refusal(queue):
                                    for queue in QUEUES])
 def test_every_refusal(queue):
     """Each command, legal and with every third fault; of another queue, with few."""
+    bases = [legal(opcode, PoolFlag.BATCH if opcode is Opcode.POOL else 0) for opcode in Opcode]
     commands = [*LEGAL, *(changed(command, **fault) for number, command in enumerate(
-        LEGAL[:len(Opcode)]) for fault in faults_of(Opcode(command["opcode"]))[
+        bases) for fault in faults_of(Opcode(command["opcode"]))[
             number % 3::3 if COMMANDS[command["opcode"]].queue in (queue, "both") else 24])]
     verdicts, _ = check(commands, queue)
     agree(commands, queue, verdicts)
@@ -301,7 +305,7 @@ def test_random_extents(queue, seed):
                              if command.queue == queue])
         defined = defined_flags(opcode)
         samples, tables = int(rng.integers(1, 8)), int(rng.integers(1, 5))
-        command = legal(opcode, rng.integers(8) & defined, samples=samples,
+        command = legal(opcode, rng.integers(16) & defined, samples=samples,
                         table_count=tables, count=samples * tables)
         for name in ADDRESSES:
             if rng.random() < 0.7:
@@ -335,13 +339,21 @@ def test_other_geometries(config):
 
 
 def test_a_card_without_arithmetic():
-    config = replace(CONFIG, arithmetic=False)
+    config = replace(CONFIG, arithmetic=0)
     commands = [legal(opcode) for opcode in Opcode]
     verdicts, _ = check(commands, "move", config=config)
     agree(commands, "move", verdicts, config)
     refused = {command["opcode"] for command, (status, *_) in zip(commands, verdicts, strict=True)
                if status is Status.BAD_OPCODE and COMMANDS[command["opcode"]].queue == "move"}
     assert refused == set(ARITHMETIC)
+
+
+def test_a_card_that_pools_no_batches():
+    config = replace(CONFIG, arithmetic=1)
+    commands = [legal(Opcode.POOL, flags) for flags in (7, 8, 15)]
+    verdicts, _ = check(commands, "move", config=config)
+    agree(commands, "move", verdicts, config)
+    assert [status for status, *_ in verdicts] == [Status.OK, *[Status.BAD_FLAGS] * 2]
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ ONE_CHOICE = dataclasses.replace(
 WIDE = dataclasses.replace(TINY, name="wide-bus", bus_bytes=64, burst_beats=8, directory_sets=256,
                            miss_entries=128)
 NARROW = dataclasses.replace(TINY, name="narrow-bus", bus_bytes=8, lane_banks=1, burst_beats=8,
-                             arithmetic=False, row_ports=1)
+                             arithmetic=0, row_ports=1)
 SMALL = dataclasses.replace(NARROW, name="small", counter_sets=16, counter_ways=2,
                             directory_sets=32, window_beats=2)
 ONE_LANE = dataclasses.replace(NARROW, name="one-lane", lookup_lanes=1)

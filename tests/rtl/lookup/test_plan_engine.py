@@ -19,7 +19,7 @@ SMALL = replace(TINY, name="small", lane_banks=1, counter_sets=32, counter_ways=
 STARVED = replace(SMALL, name="starved", directory_choices=1, directory_ways=2,
                   directory_partitions=1, directory_sets=16, stamp_bits=4)
 ONE_LANE = replace(STARVED, name="one-lane", lookup_lanes=1, bus_bytes=8, burst_beats=8,
-                   arithmetic=False, row_ports=1)
+                   arithmetic=0, row_ports=1)
 WIDE = replace(TINY, name="wide-bus", bus_bytes=64, burst_beats=8, directory_sets=256,
                miss_entries=128)
 LAST_ROWS = (400, 99, 300)

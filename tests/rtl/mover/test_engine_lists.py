@@ -89,7 +89,7 @@ def test_lists_cost_no_bubbles(monkeypatch, latency, outstanding):
     """64-byte rows on a 64-byte bus, as many as are outstanding: a row and a slot per cycle."""
     config = replace(preset("tiny"), tables=16, handles=8, counter_sets=256, directory_sets=256,
                      miss_entries=1024, bus_bytes=64, outstanding=outstanding, row_ports=1,
-                     arithmetic=False)
+                     arithmetic=0)
     monkeypatch.setitem(TABLES, 0, Table(63, packed_address(0, 0xBF0), 64, 64))
     command = LongGather(1, [0], outstanding * 7 // 8, LISTED, stride=64, rows=63,
                          destination=packed_address(1, 0xFF0))

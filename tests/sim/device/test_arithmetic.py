@@ -71,6 +71,33 @@ def test_lengths_that_do_not_add_up(card, numbers, lengths, index, bags):
     assert untouched(slots[bags:])
 
 
+def test_bags_of_a_batch(card, numbers):
+    """Column after column; a bad id skips its bag, and a missing table refuses the batch."""
+    for number in (6, 7):
+        card.table(number, Table(**{**vars(card.tables[0]), "last_row": 49 + number}))
+
+    def run(ids, counts, **more):
+        return pool(card, of(0, ids), counts, PoolFlag.BATCH, source=card.put(
+            np.array(ids, np.uint32), WEIGHTS), **{
+                "bags": 2, "first_table": 6, "table_count": 2} | more)
+
+    ids, bags = [1, 55, 3, 4, 56], ([1, 55], [], [3], [4, 56])
+    done, slots = run(ids, [2, 0, 1, 2])
+    assert said(done) == (Status.OK, 0, 0, 4)
+    for bag, rows in enumerate(bags):
+        assert (slots[bag] == numbers[rows].sum(0)).all()
+    ids[1] = 56
+    done, slots = run(ids, [2, 0, 1, 2])
+    assert said(done) == (Status.ROW_OUT_OF_RANGE, 1, 0, 3)
+    assert untouched(slots[0])
+    assert (slots[3] == numbers[[4, 56]].sum(0)).all()
+    assert said(run(ids, [0, 0, 2, 4])[0]) == (Status.LOOKUPS, 6, 0, 3)
+    assert said(run(ids, [2, 0, 1, 2], table_count=3)[0]) == (Status.TABLE_UNKNOWN, 8, 0, 0)
+    assert said(run(ids, [2, 0, 1, 2], table_count=0)[0]) == (Status.EMPTY, 0, 0, 0)
+    assert said(run(ids, [2, 0, 1, 2], bags=0)[0]) == (Status.EMPTY, 0, 0, 0)
+    assert said(run(ids, [2, 0, 1, 2], bags=1025)[0]) == (Status.TOO_LARGE, 1025, 0, 0)
+
+
 @pytest.mark.parametrize("at", [1, 3, 4])
 @pytest.mark.parametrize("bad, status", [
     ((9, 0), Status.TABLE_UNKNOWN), ((0x1_0000, 0), Status.TABLE_UNKNOWN),

@@ -9,8 +9,8 @@ from hotrow_sim.golden.records import ROW_RECORD
 from . import row_bench as rowbench
 from .row_bench import DESTINATION, LENGTH_LIST, SOURCE_LIST, TARGET_LIST, WEIGHT_LIST, MoveCommand
 
-TINY = replace(rowbench.TINY, arithmetic=True)
-LISTED, MEAN, WEIGHTED = PoolFlag.LISTED, PoolFlag.MEAN, PoolFlag.WEIGHTED
+TINY = replace(rowbench.TINY, arithmetic=1)
+LISTED, MEAN, WEIGHTED, BATCH = PoolFlag
 TYPED, ADAGRAD = UpdateFlag.TYPED, UpdateFlag.ADAGRAD  # LISTED is common to both
 GRADIENTS = packed_address(0, 0x10)
 
@@ -53,6 +53,22 @@ class Pool(MoveCommand):
         elements = {"rows": self.entries, "lengths": self.lengths, "targets": self.targets,
                     "weights": self.weights}[name]
         return elements, self.faults.get(name, {})
+
+
+@dataclass
+class PoolBatch(Pool):
+    """A POOL of the ids of a batch of `samples` samples, of consecutive `tables`."""
+
+    samples: int = 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.entries = self.entries["row"].copy()  # ids
+
+    def payload(self):
+        return super().payload() | {
+            "flags": int(self.flags | BATCH), "bags": self.samples, "first_table": self.tables[0],
+            "table_count": len(self.tables)}
 
 
 @dataclass

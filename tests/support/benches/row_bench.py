@@ -19,7 +19,7 @@ from .command_parts import register, submit
 from .stream_bench import STEADY, StreamBench
 
 # Without arithmetic the mover simulates several times as fast; see `bag_bench` for arithmetic.
-TINY = replace(preset("tiny"), tables=16, handles=8, row_ports=1, arithmetic=False)
+TINY = replace(preset("tiny"), tables=16, handles=8, row_ports=1, arithmetic=0)
 BASE = 0x7_0000_0000  # address of the memory
 SIZE = 1 << 16
 REGIONS = {  # aligned to 16 bytes, not to bus words
@@ -52,7 +52,7 @@ LISTED, WITH_STATE = GatherFlag.LISTED, GatherFlag.STATE
 SOURCE_LIST, TARGET_LIST, LENGTH_LIST, WEIGHT_LIST = 0x1000, 0x2000, 0x3000, 0x4000  # addresses
 LIST_OPERANDS = {"source": "rows", "targets": "targets", "lengths": "lengths",
                  "weights": "weights"}
-LISTS = {"rows": 8, "targets": 4, "lengths": 2, "weights": 4}  # bytes of an element
+LISTS = tuple(LIST_OPERANDS.values())
 CALM = Behaviour()
 ROUGH = dict(stall_address=0.3, stall_data=0.3, stall_response=0.3, jitter=30, latency=5,
              out_of_order=True, interleave=True)
@@ -128,7 +128,7 @@ class Gather(MoveCommand):
 def word_faults(command, name, config):
     """Fault of each element of a list: the fault of its bus word."""
     elements, by_position = command.list(name)
-    word = np.arange(len(elements)) * LISTS[name] // config.bus_bytes
+    word = np.arange(len(elements)) * elements.itemsize // config.bus_bytes
     faults = np.zeros(len(elements), int)
     for position, fault in by_position.items():
         faults[word == word[position]] = fault
@@ -191,9 +191,9 @@ class RowBench:
                 ports.append(make(config.bus_bytes, behaviour))
                 self.bench.background(respond(buses[number], ports[-1]))
         self.read, self.write = self.reads[0], self.writes[0]
-        for name, element_bytes in LISTS.items():
+        for name in LISTS:
             if hasattr(self.dut, name):
-                self.bench.background(self._lists(getattr(self.dut, name), name, element_bytes))
+                self.bench.background(self._lists(getattr(self.dut, name), name))
         self.timeout, self.current = timeout, None
 
     async def register(self, ctx):
@@ -244,7 +244,7 @@ class RowBench:
         self.model.check()
         return outcomes, cycles
 
-    def _lists(self, fetch, name, element_bytes):
+    def _lists(self, fetch, name):
         """A list port: serves the list of the current command, and drops it at a restart."""
         bus_bytes = self.config.bus_bytes
 
@@ -252,7 +252,7 @@ class RowBench:
             elements, by_position = self.current.list(name)
             octets = elements.tobytes()
             assert size == len(octets), f"{name}: expected {len(octets)} bytes, not {size}"
-            faults = {position * element_bytes // bus_bytes: fault
+            faults = {position * elements.itemsize // bus_bytes: fault
                       for position, fault in by_position.items()}
             return [{"data": int.from_bytes(octets[at:at + bus_bytes], "little"),
                      "fault": faults.get(at // bus_bytes, 0), "last": at + bus_bytes >= size}

@@ -14,6 +14,8 @@ class ArithmeticCommands:
     def pool(self):
         """POOL of bags of any length, mostly of rows of one shape; rarely with wrong lengths."""
         rng = self.rng
+        if self.config.pools_batches and rng.random() < 0.4:
+            return self._pool_batch()
         flags = PoolFlag(int(rng.integers(8)))
         lengths = rng.choice([0, 1, 1, 2, 3, 5, 17, 40], int(rng.choice([1, 2, 5, 12])))
         lengths[rng.integers(len(lengths))] += not lengths.any()
@@ -23,6 +25,10 @@ class ArithmeticCommands:
                     "source": self._entries(count, tables),
                     "lengths": self._put(self._perhaps_wrong(lengths)),
                     "stride": self._stride(table.row_bytes)}
+        return self._weights_and_slots(operands, count, bags)
+
+    def _weights_and_slots(self, operands, count, bags):
+        rng, flags = self.rng, operands["flags"]
         if flags & PoolFlag.WEIGHTED:
             operands["weights"] = self._put(rng.normal(size=count).astype(np.float32))
         slots = bags
@@ -30,6 +36,23 @@ class ArithmeticCommands:
             slots = bags * int(rng.choice([1, 2]))
             operands["targets"] = self._put(rng.permutation(slots)[:bags].astype(np.uint32))
         return operands | {"destination": self._result(slots * operands["stride"], shift=16)}
+
+    def _pool_batch(self):
+        """POOL of the ids of a batch, mostly of one or two tables."""
+        rng = self.rng
+        flags = PoolFlag(int(rng.integers(8))) | PoolFlag.BATCH
+        first, columns = ((0, 1), (0, 2), (1, 2), (4, 3), (5, 1), (8, 1))[rng.integers(6)]
+        samples = int(rng.choice([1, 2, 5, 12]))
+        bags = samples * columns
+        lengths = rng.choice([0, 1, 1, 2, 3, 5, 17], bags)
+        lengths[rng.integers(bags)] += not lengths.any()
+        ids = self._rows(first + np.repeat(np.arange(bags) // samples, lengths), wide=False)
+        operands = {"opcode": Opcode.POOL, "flags": flags, "count": len(ids), "bags": samples,
+                    "first_table": first, "table_count": columns,
+                    "source": self._put(ids.astype(np.uint32)),
+                    "lengths": self._put(self._perhaps_wrong(lengths)),
+                    "stride": self._stride(self.tables[first].row_bytes)}
+        return self._weights_and_slots(operands, len(ids), bags)
 
     def update(self):
         """UPDATE of distinct rows; the gradients are any bytes of the list buffer."""

@@ -14,7 +14,7 @@ from hotrow_rtl.contract.encoding import (
 
 WORD = 0xFFFF_FFFF
 # A card with 64 slots and a window of 4 batches, whose batch stamps wrap around early.
-STARVED = replace(preset("tiny"), name="starved", arithmetic=False,
+STARVED = replace(preset("tiny"), name="starved", arithmetic=0,
                   directory_sets=16, directory_partitions=2, miss_entries=32, stamp_bits=4)
 RESULTS = {"slots": 4, "fill_slots": 4, "victim_slots": 4, "fills": ROW_ENTRY_BYTES,
            "victims": ROW_ENTRY_BYTES}  # bytes per lookup

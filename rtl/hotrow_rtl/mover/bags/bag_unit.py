@@ -22,7 +22,7 @@ class BagUnit(BagPipeline):
         Clear the unit.
     begin, common_row, bags, summands : In
         See `UnitRequests`, in place of the lists.
-    unit, start, setting, requests, checked, transfers, read_rows, read_words, computed_rows,
+    unit, start, setting, batch, requests, checked, transfers, read_rows, read_words, computed_rows,
     computed_words, refused, refused_valid
         See `BagPipeline`; the numbers of bags are those of the command.
 

@@ -18,7 +18,7 @@ from ..port.payloads import (
 )
 from .bag_lists import BagLists
 from .bag_unit import BagUnit
-from .payloads import LENGTH_WIDTH, bag_setting
+from .payloads import LENGTH_WIDTH, bag_setting, batch_setting
 from .read_network import ReadCredits, ReadReturn
 from .result_network import ResultArbiter, ResultDemux
 
@@ -35,6 +35,8 @@ class BagUnits(wiring.Component):
     clear : In(1)
     start, setting, rows, targets, weights, lengths : In
         See `BagLists`.
+    batch : In(batch_setting(config))
+        With `config.pools_batches`, see `BagReadRequests`.
     requests : Out(stream(transfer_request(config))).array(config.bag_units)
     checked : In(stream(checked_transfer(config))).array(config.bag_units)
         Of each unit, see `BagPipeline`.
@@ -66,6 +68,7 @@ class BagUnits(wiring.Component):
             "clear": In(1),
             "start": In(1),
             "setting": In(bag_setting()),
+            **({"batch": In(batch_setting(config))} if config.pools_batches else {}),
             "rows": In(stream.Signature(element(row_entry))).array(ports),
             "targets": In(stream.Signature(element(32))).array(ports),
             "weights": In(stream.Signature(element(32))).array(ports),
@@ -136,6 +139,7 @@ class BagUnits(wiring.Component):
                 unit.common_row.eq(lists.common_row),
                 self.refused[number].eq(unit.refused),
                 self.refused_valid[number].eq(unit.refused_valid),
+                *([unit.batch.eq(self.batch)] if config.pools_batches else []),
             ]
             for port, (back, arbiter) in enumerate(zip(returns, arbiters, strict=True)):
                 connect(m, lists=lists.summands[number][port], unit=unit.summands[port])

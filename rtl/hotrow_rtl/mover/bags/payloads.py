@@ -6,7 +6,7 @@ row, that row and its state. The *reads* of a bag are consecutive, in the order 
 
 from amaranth.lib import data, enum
 
-from ...config import ROW_NUMBER_WIDTH, Config
+from ...config import ROW_NUMBER_WIDTH, Config, log2
 from ...interfaces.records import packed_address
 from ...primitives.single_entry_fifo import SingleEntryFifo
 from ...primitives.skid_buffer import SkidBuffer
@@ -40,6 +40,21 @@ def bag_setting() -> data.StructLayout:
     return data.StructLayout({
         "updates": 1, "listed": 1, "weighted": 1, "mean": 1, "adagrad": 1, "typed": 1,
         "lr": 32, "eps": 32, "summands": 32})
+
+
+def batch_setting(config: Config) -> data.StructLayout:
+    """Settings of a POOL of a batch.
+
+    valid
+        The command is one.
+    odd
+        The number of ids is odd.
+    samples, first_table
+        Bag i looks up in table `first_table` + i // `samples`.
+    """
+    return data.StructLayout({
+        "valid": 1, "odd": 1, "samples": log2(config.batch_samples) + 1,
+        "first_table": config.table_width})
 
 
 def read_info() -> data.StructLayout:

@@ -19,7 +19,7 @@ from ..port.payloads import (
     source_word,
     transfer_request,
 )
-from .payloads import LENGTH_WIDTH, bag_read, bag_result, bag_setting, read_info
+from .payloads import LENGTH_WIDTH, bag_read, bag_result, bag_setting, batch_setting, read_info
 from .read_collect import BagReadCollect
 from .read_issue import BagReadIssue
 from .read_requests import BagReadRequests
@@ -44,6 +44,8 @@ class BagPipeline(wiring.Component):
         A pulse before each command.
     setting : In(bag_setting())
         Stable from `start` until the command completes.
+    batch : In(batch_setting(config))
+        With `config.pools_batches`, see `BagReadRequests`.
     rows, lengths, targets, weights : In(stream)
         The lists, see `BagReadRequests`.
     requests : Out(stream(transfer_request(config)))
@@ -77,6 +79,7 @@ class BagPipeline(wiring.Component):
         super().__init__({
             "start": In(1),
             "setting": In(bag_setting()),
+            **({"batch": In(batch_setting(config))} if config.pools_batches else {}),
             **self._lists(config),
             "requests": Out(stream.Signature(transfer_request(config))),
             "checked": In(stream.Signature(checked_transfer(config))),
@@ -174,6 +177,8 @@ class BagPipeline(wiring.Component):
             self.refused_valid.eq(write_back.refused_valid),
             *self._counted(requests),
         ]
+        if config.pools_batches:
+            m.d.comb += requests.batch.eq(self.batch)
         if config.bag_units > 1:
             m.d.comb += write_back.unit.eq(self.unit)
         return m

@@ -8,7 +8,8 @@ from ...config import Config
 from ...contract.encoding import Status
 from ...interfaces.records import element, row_entry
 from ..port.payloads import transfer_request
-from .payloads import LENGTH_WIDTH, ReadKind, bag_setting, read_info
+from .batch_ids import BagColumn
+from .payloads import LENGTH_WIDTH, ReadKind, bag_setting, batch_setting, read_info
 
 
 class BagReadRequests(wiring.Component):
@@ -29,6 +30,9 @@ class BagReadRequests(wiring.Component):
         A pulse before each command.
     setting : In(bag_setting())
         Stable from `start` until the command completes.
+    batch : In(batch_setting(config))
+        With `config.pools_batches`; also stable. The column of a bag is added to the table of its
+        rows.
     rows : In(stream(element(row_entry)))
     lengths : In(stream(element(16)))
     targets, weights : In(stream(element(32)))
@@ -51,6 +55,7 @@ class BagReadRequests(wiring.Component):
         super().__init__({
             "start": In(1),
             "setting": In(bag_setting()),
+            **({"batch": In(batch_setting(config))} if config.pools_batches else {}),
             "rows": In(stream.Signature(element(row_entry))),
             "lengths": In(stream.Signature(element(LENGTH_WIDTH))),
             "targets": In(stream.Signature(element(32))),
@@ -113,6 +118,16 @@ class BagReadRequests(wiring.Component):
             with m.Else():
                 m.d.sync += kind.eq(Mux(is_summand, ReadKind.ROW, ReadKind.STATE))
 
+        bag_valid = self.lengths.valid
+        if self.config.pools_batches:
+            m.submodules.columns = columns = BagColumn(self.config)
+            bag_valid = bag_valid & columns.ready
+            m.d.comb += [
+                columns.start.eq(self.start),
+                columns.batch.eq(self.batch),
+                columns.next.eq(fire & last),
+                request.table.eq(row.value.table + columns.column),
+            ]
         lists = {name: getattr(self, name) for name in ended}
         for name, one in lists.items():
             with m.If(one.valid & one.ready & one.p.last):
@@ -134,7 +149,7 @@ class BagReadRequests(wiring.Component):
             with m.State("WALK"):
                 lists_valid = Signal()
                 m.d.comb += [
-                    lists_valid.eq(self.lengths.valid & ~wrong
+                    lists_valid.eq(bag_valid & ~wrong
                                    & (self.targets.valid | ~setting.listed | ~is_summand)
                                    & (self.rows.valid | empty & first_row_valid)
                                    & (self.weights.valid | ~setting.weighted | empty)),

@@ -6,11 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from ...config import Config, log2
 from ..port.payloads import transfer_request
+from .batch_ids import BagColumn
 from .payloads import (
     LENGTH_WIDTH,
     ReadKind,
     bag_item,
     bag_setting,
+    batch_setting,
     list_row,
     read_info,
     summand,
@@ -39,6 +41,8 @@ class UnitRequests(wiring.Component):
         The first listed row of the command.
     setting : In(bag_setting())
         Stable from `start` until the command completes.
+    batch : In(batch_setting(config))
+        See `BagReadRequests`.
     bags : In(stream(bag_item(config)))
     summands : In(stream(summand(config))).array(config.row_ports)
         Of each lane of the list: summand i comes from lane i mod `row_ports`.
@@ -59,6 +63,7 @@ class UnitRequests(wiring.Component):
             "begin": In(1),
             "common_row": In(list_row(config)),
             "setting": In(bag_setting()),
+            **({"batch": In(batch_setting(config))} if config.pools_batches else {}),
             "bags": In(stream.Signature(bag_item(config))),
             "summands": In(stream.Signature(summand(config))).array(config.row_ports),
             "requests": Out(stream.Signature(transfer_request(config))),
@@ -78,6 +83,16 @@ class UnitRequests(wiring.Component):
         lane = position[:log2(config.row_ports)]
         head, row = Signal(summand(config)), Signal(list_row(config))
         slot = Signal(list_row(config))
+        bag_valid, table = self.bags.valid, row.table
+        if config.pools_batches:
+            m.submodules.columns = columns = BagColumn(config)
+            bag_valid, table = bag_valid & columns.ready, table + columns.column
+            m.d.comb += [
+                columns.unit.eq(self.unit),
+                columns.start.eq(self.start),
+                columns.batch.eq(self.batch),
+                columns.next.eq(self.bags.valid & self.bags.ready),
+            ]
         head_valid = Array(one.valid for one in self.summands)[lane]
         m.d.comb += [
             bag_number.eq(Cat(self.unit, number)),
@@ -92,14 +107,14 @@ class UnitRequests(wiring.Component):
                 setting.adagrad, kind == ReadKind.STATE, kind == ReadKind.ROW), last_summand)),
             # The read takes an element of the list of summands.
             takes.eq(is_summand & ~empty & (~setting.updates | setting.listed)),
-            valid.eq(asks | self.bags.valid & (head_valid | ~takes)),
+            valid.eq(asks | bag_valid & (head_valid | ~takes)),
             self.requests.valid.eq(valid & self.infos.ready),
             self.infos.valid.eq(valid & self.requests.ready),
             fire.eq(valid & self.requests.ready & self.infos.ready),
             self.bags.ready.eq(fire & last & ~asks),
 
             without_row.eq(asks | empty | (bag.list_error != 0)),
-            request.table.eq(row.table),
+            request.table.eq(table),
             request.row.eq(row.row),
             request.unknown.eq(row.unknown),
             request.entry_fault.eq(row.fault),

@@ -126,6 +126,8 @@ class ListedRows:
         State size that every row must have; None accepts any.
     operand_faults : uint8[n] or 0
         Fault of the bus word of each row's operand.
+    shape_table : int or None
+        The table that sets the row shape in the place of that of the first row.
 
     Attributes
     ----------
@@ -137,11 +139,12 @@ class ListedRows:
         "fp32", "fp16" or "bf16"; None without a shape.
     """
 
-    def __init__(self, entries, entry_faults, tables, fits, state_bytes=None, operand_faults=0):
+    def __init__(self, entries, entry_faults, tables, fits, state_bytes=None, operand_faults=0,
+                 shape_table=None):
         self.entries, self.tables = entries, tables
         self.errors, self.row_bytes, self.kind = Errors(len(entries)), 0, None
         self.errors.note(fault_status(entry_faults))
-        first = tables.get(int(entries["table"][0]))
+        first = tables.get(int(entries["table"][0]) if shape_table is None else shape_table)
         if self.errors.status[0] == Status.OK and first is not None and fits(first):
             self.row_bytes, self.kind = first.row_bytes, KINDS.get(first.type)
         operand_faults = np.broadcast_to(operand_faults, len(entries))

@@ -5,7 +5,9 @@ from hotrow_rtl.config import ROW_ALIGNMENT, Config
 from hotrow_rtl.contract.encoding import PoolFlag, Status
 
 from ..arithmetic.pooling import pool
+from ..command_validator import pools_batch
 from ..outcome import Outcome, fault_status
+from ..records import ROW_RECORD
 from .addressing import Errors, Items, ListedRows
 
 
@@ -45,6 +47,24 @@ def complete_bags(lengths, length_faults, room, least=0):
     return len(lengths), Status.OK, 0
 
 
+def batch_entries(command, ids, lengths):
+    """The rows that a POOL of a batch looks up: ROW_RECORD[n].
+
+    Parameters
+    ----------
+    command : mapping of str to int
+        `first_table`, and `bags`, the samples of the batch.
+    ids : uint32[n]
+    lengths : uint16[samples * columns]
+        Column after column; ids beyond their sum belong to the first column.
+    """
+    bags = np.searchsorted(lengths.cumsum(dtype=np.int64), np.arange(len(ids)), "right")
+    columns = np.where(bags < len(lengths), bags // command["bags"], 0)
+    entries = np.zeros(len(ids), ROW_RECORD)
+    entries["row"], entries["table"] = ids, command["first_table"] + columns
+    return entries
+
+
 def pool_rows(command, entries, lengths, slots, weights, tables, regions, memory, config: Config,
               entry_faults=0, length_faults=0, slot_faults=0, weight_faults=0):
     """Pool bags of listed rows to slots.
@@ -56,7 +76,8 @@ def pool_rows(command, entries, lengths, slots, weights, tables, regions, memory
     Parameters
     ----------
     command : mapping of str to int
-        `flags`, `stride`, and `destination`, the packed address of slot 0.
+        `opcode`, `flags`, `stride`, and `destination`, the packed address of slot 0; of a batch
+        `first_table`, whose rows set the shape.
     entries : ROW_RECORD[n]
     lengths : uint16[bags]
     slots : uint32[bags]
@@ -83,7 +104,8 @@ def pool_rows(command, entries, lengths, slots, weights, tables, regions, memory
     rows = ListedRows(
         entries[listed], entry_faults, tables,
         lambda table: 0 < table.row_bytes <= min(command["stride"], config.row_bytes),
-        operand_faults=weight_faults)
+        operand_faults=weight_faults,
+        shape_table=command["first_table"] if pools_batch(command) else None)
     octets = rows.read(rows.items(regions), rows.row_bytes, memory)
     refused = (rows.errors.status != Status.OK)[:count]
 

@@ -49,7 +49,7 @@ struct Geometry {
                within(stamp_bits, 4, 16) && power(batch_samples, 64, 1 << 20) &&
                power(batch_lookups, batch_samples, uint64_t{1} << 31) &&
                power(miss_entries, 2 * banks() * MISS_WAYS, 1 << 20) &&
-               within(window_beats, 1, 15) && power(events, 2, 256) && arithmetic <= 1 &&
+               within(window_beats, 1, 15) && power(events, 2, 256) && arithmetic <= 2 &&
                planner <= 1 && power(row_bytes, 64, 4096);
     }
 };

@@ -166,9 +166,9 @@
 #define HOTROW_STATUS_SLVERR 14 /* the memory answered with a slave error */
 #define HOTROW_STATUS_DECERR 15 /* the memory answered with a decode error */
 #define HOTROW_STATUS_TIMEOUT 16 /* the memory did not answer in time */
-#define HOTROW_STATUS_ROW_SHAPE 17 /* the row's bytes or element type differ from those of the first listed row, or it lacks the state that the command needs; index = position in the list */
+#define HOTROW_STATUS_ROW_SHAPE 17 /* the row's bytes or element type differ from those of the first listed row or column, or it lacks the state that the command needs; index = position in the list */
 #define HOTROW_STATUS_BATCH_ORDER 18 /* PLAN: not the batch after the last planned batch; MARK: a batch that is already planned; index = the batch after the last planned batch */
-#define HOTROW_STATUS_WINDOW 19 /* PLAN, MARK: more than PLAN_WINDOW batches are planned or marked and not retired: retire some; index = newest retired batch */
+#define HOTROW_STATUS_WINDOW 19 /* PLAN, MARK: more than PLAN_WINDOW batches are planned or marked and not retired; index = newest retired batch */
 #define HOTROW_STATUS_STALLED 20 /* an engine made no progress, see TIMEOUT: in STATE only */
 #define HOTROW_STATUS_PARITY 21 /* the directory read an entry of wrong parity: results are not valid, and no lookup command succeeds until REMOVE with ALL */
 
@@ -233,7 +233,7 @@
   X(MARK, 0x17, true, false, 7, 0) \
   X(GATHER, 0x20, false, true, 3, 0) \
   X(SCATTER, 0x21, false, true, 3, 0) \
-  X(POOL, 0x22, false, true, 7, 0) \
+  X(POOL, 0x22, false, true, 15, 0) \
   X(UPDATE, 0x23, false, true, 7, 0) \
   X(COPY, 0x24, false, true, 0, 0) \
   X(FILL, 0x25, false, true, 0, 0)
@@ -252,13 +252,13 @@
 /* BatchFlag */
 #define HOTROW_BATCH_ID64 1u /* ids are 64 bits wide, else 32 */
 #define HOTROW_BATCH_FEATURE_MAJOR 2u /* all samples of the first table, then of the second, ... */
-#define HOTROW_BATCH_JAGGED 4u /* bags of any length; `lengths` has one uint16 per bag, in the order of the bags */
+#define HOTROW_BATCH_JAGGED 4u /* bags of any length, see `lengths` */
 #define HOTROW_BATCH_COUNT 8u /* SPLIT also counts its lookups, in the same pass; OBSERVE always counts */
 
 /* PlanFlag */
 #define HOTROW_PLAN_ID64 1u /* ids are 64 bits wide, else 32 */
 #define HOTROW_PLAN_FEATURE_MAJOR 2u /* all samples of the first table, then of the second, ... */
-#define HOTROW_PLAN_JAGGED 4u /* bags of any length; `lengths` has one uint16 per bag, in the order of the bags */
+#define HOTROW_PLAN_JAGGED 4u /* bags of any length, see `lengths` */
 #define HOTROW_PLAN_COUNT 8u /* also count the lookups, in the same pass; not with ADMIT */
 #define HOTROW_PLAN_ADMIT 16u /* a row evicts another only if its own number by the policy would not be lower; not with COUNT, which changes counts within a batch */
 #define HOTROW_PLAN_READ_ONLY 32u /* slots that the batch uses stay clean; without the flag they become dirty */
@@ -268,7 +268,7 @@
 /* MarkFlag */
 #define HOTROW_MARK_ID64 1u /* ids are 64 bits wide, else 32 */
 #define HOTROW_MARK_FEATURE_MAJOR 2u /* all samples of the first table, then of the second, ... */
-#define HOTROW_MARK_JAGGED 4u /* bags of any length; `lengths` has one uint16 per bag, in the order of the bags */
+#define HOTROW_MARK_JAGGED 4u /* bags of any length, see `lengths` */
 
 /* InstallFlag */
 #define HOTROW_INSTALL_POLICY_LOW 64u /* lower bit of the policy, see PlanFlag */
@@ -285,6 +285,7 @@
 #define HOTROW_POOL_LISTED 1u /* bag i belongs to slot targets[i], at targets[i] * stride, else to slot i */
 #define HOTROW_POOL_MEAN 2u /* divide each sum by the number of its rows */
 #define HOTROW_POOL_WEIGHTED 4u /* multiply row i of the list by weights[i] */
+#define HOTROW_POOL_BATCH 8u /* `source` has the 32-bit ids of a batch, JAGGED and FEATURE_MAJOR as in BatchFlag. Cards with ARITHMETIC 2 only */
 
 /* UpdateFlag */
 #define HOTROW_UPDATE_LISTED 1u /* gradient i is row targets[i] of the array, else row i */
@@ -323,7 +324,7 @@ struct hotrow_command {
   uint32_t count; /* lookups of the batch, entries of the list, most entries to write (HARVEST), or bytes (COPY, FILL) */
   union {
     uint32_t samples; /* samples in the batch */
-    uint32_t bags; /* bags of the list */
+    uint32_t bags; /* bags of the list; with BATCH samples in the batch */
     uint32_t gradient_count; /* gradients of all listed rows together */
   };
   uint16_t first_table; /* table of the first column */

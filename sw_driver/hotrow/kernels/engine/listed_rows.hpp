@@ -16,7 +16,7 @@ namespace hotrow::engine {
 
 constexpr uint32_t ANY_STATE = ~0u;
 
-// The first listed row sets the shape. If its bus word has a fault, or its table is unknown or does
+// The first listed row, or column of a batch, sets the shape. If its bus word has a fault, or its table is unknown or does
 // not fit the card, every row is refused.
 struct RowShape {
     uint32_t row_bytes = 0, type = 0;
@@ -40,9 +40,10 @@ struct RowRules {
         return bytes && bytes <= longest;
     }
 
-    RowShape shape(uint32_t state_bytes) const {
+    RowShape shape(uint32_t state_bytes) const { return shape(state_bytes, rows[0].table); }
+    RowShape shape(uint32_t state_bytes, uint32_t first_table) const {
         RowShape shape;
-        const Table *const table = tables.find(rows[0].table);
+        const Table *const table = tables.find(first_table);
         shape.state_bytes = state_bytes;
         if (rows.status(0) != Status::OK || !table || !fits(*table)) return shape;
         shape.row_bytes = table->row_bytes;

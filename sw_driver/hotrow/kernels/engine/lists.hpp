@@ -24,6 +24,17 @@ public:
         data_ = reinterpret_cast<const Element *>(octets_.data());
     }
 
+    // The elements `make(of[at], at)`, each with the fault of its origin.
+    template <class Origin, class Make>
+    void derive(const List<Origin> &of, uint64_t count, const Make &make) {
+        per_word_ = of.per_word_;
+        faults_ = of.faults_;
+        octets_.resize(count * sizeof(Element));
+        auto *const made = reinterpret_cast<Element *>(octets_.data());
+        for (uint64_t at = 0; at < count; ++at) made[at] = make(of[at], at);
+        data_ = made;
+    }
+
     bool present() const { return data_; }
     bool sound() const { return faults_.empty(); }  // no element has a fault
     const Element *data() const { return data_; }
@@ -33,6 +44,9 @@ public:
     }
 
 private:
+    template <class>
+    friend class List;
+
     const Element *data_ = nullptr;
     uint64_t per_word_ = 1;
     std::vector<uint8_t> octets_, faults_;

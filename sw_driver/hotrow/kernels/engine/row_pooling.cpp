@@ -5,6 +5,7 @@
 #include "../row_sums.hpp"
 #include "listed_rows.hpp"
 #include "move_engine.hpp"
+#include "validator.hpp"
 
 namespace hotrow::engine {
 
@@ -131,6 +132,24 @@ private:
     }
 };
 
+// The rows that a batch looks up, column after column. Ids after the last bag, which nothing
+// reads, belong to the first column.
+void read_batch(const Command &command, const List<uint32_t> &ids, const CompleteBags &bags,
+                List<Row> &rows) {
+    uint64_t column = 0, bag = 0;  // the column of the bags before `bag`
+    uint64_t end = 0;              // the first id after the column
+    const uint64_t sum = bags.first(bags.bags());
+    rows.derive(ids, command.count, [&](uint32_t id, uint64_t at) {
+        while (at >= end && bag < bags.bags()) {
+            column = bag / command.bags;
+            bag = std::min<uint64_t>(bag + command.bags, bags.bags());
+            end = bags.first(bag);
+        }
+        const uint64_t own = at < sum ? column : 0;
+        return Row{id, static_cast<uint32_t>(command.first_table + own)};
+    });
+}
+
 }  // namespace
 
 Outcome MoveEngine::pool(const Command &command, const Addresses &addresses) {
@@ -139,15 +158,23 @@ Outcome MoveEngine::pool(const Command &command, const Addresses &addresses) {
     List<uint16_t> lengths;
     List<float> weights;
     List<uint32_t> slots;
-    rows.read(memory_, addresses.source, command.count, bus);
-    lengths.read(memory_, addresses.lengths, command.bags, bus);
-    if (command.flags & HOTROW_POOL_LISTED) slots.read(memory_, addresses.targets, command.bags, bus);
+    const uint64_t bag_number = bag_count(command);
+    lengths.read(memory_, addresses.lengths, bag_number, bus);
+    if (command.flags & HOTROW_POOL_LISTED) slots.read(memory_, addresses.targets, bag_number, bus);
     if (command.flags & HOTROW_POOL_WEIGHTED)
         weights.read(memory_, addresses.weights, command.count, bus);
-    const CompleteBags bags(lengths, command.bags, command.count, 0);
+    const CompleteBags bags(lengths, bag_number, command.count, 0);
+    if (pools_batch(command)) {
+        List<uint32_t> ids;
+        ids.read(memory_, addresses.source, command.count, bus);
+        read_batch(command, ids, bags, rows);
+    } else {
+        rows.read(memory_, addresses.source, command.count, bus);
+    }
     const RowRules rules{regions_, memory_, tables_, rows, false, false,
                          std::min(command.stride, geometry_.row_bytes)};
-    const RowShape shape = rules.shape(ANY_STATE);
+    const RowShape shape = pools_batch(command) ? rules.shape(ANY_STATE, command.first_table)
+                                                : rules.shape(ANY_STATE);
     const Pooling pooling{
         command, rules, shape, bags, weights, slots,
         Items(regions_, memory_, command.destination, command.stride, shape.row_bytes, true,

@@ -31,7 +31,7 @@ Rule rule_of(Opcode opcode, Queue queue) {
 Outcome Validator::validate(const Command &command, Queue queue, Addresses &addresses) const {
     Outcome outcome = check_opcode(command, queue);
     if (outcome.status == Status::OK) outcome = check_shape(command);
-    if (outcome.status == Status::OK && is_batch(opcode_of(command)))
+    if (outcome.status == Status::OK && (is_batch(opcode_of(command)) || pools_batch(command)))
         for (uint32_t column = 0; column < command.table_count; ++column) {
             const uint32_t number = uint32_t{command.first_table} + column;
             if (!tables_.find(number)) return refused(Status::TABLE_UNKNOWN, number);
@@ -46,6 +46,7 @@ Outcome Validator::check_opcode(const Command &command, Queue queue) const {
         ((opcode == Opcode::PLAN || opcode == Opcode::MARK) && !geometry_.planner))
         rule.served = false;
     if (opcode == Opcode::INSTALL && !geometry_.planner) rule.flags = 0;
+    if (opcode == Opcode::POOL && geometry_.arithmetic < 2) rule.flags &= ~HOTROW_POOL_BATCH;
     if (!rule.served) return refused(Status::BAD_OPCODE, command.opcode);
     if ((command.flags & ~rule.flags) ||
         (rule.contrary && (command.flags & rule.contrary) == rule.contrary))
@@ -58,6 +59,10 @@ Outcome Validator::check_shape(const Command &command) const {
     if ((opcode == Opcode::WAIT || opcode == Opcode::SIGNAL) && command.event >= geometry_.events)
         return refused(Status::BAD_EVENT, command.event);
     if (is_batch(opcode)) return check_batch(command);
+    if (pools_batch(command)) {
+        const Outcome outcome = check_batch(command);
+        if (outcome.status != Status::OK) return outcome;
+    }
     const bool all = opcode == Opcode::REMOVE && (command.flags & HOTROW_ALL_ALL);
     const bool counted = opcode == Opcode::INSTALL || opcode == Opcode::REMOVE ||
                          opcode == Opcode::HARVEST || moves_rows(opcode) || is_span(opcode);
@@ -77,7 +82,8 @@ Outcome Validator::check_batch(const Command &command) const {
     if (command.samples > geometry_.batch_samples)
         return refused(Status::TOO_LARGE, command.samples);
     if (command.count > geometry_.batch_lookups) return refused(Status::TOO_LARGE, command.count);
-    if (!(command.flags & HOTROW_BATCH_JAGGED) && command.count != bags) return refused(Status::LOOKUPS, bags);
+    const bool jagged = pools_batch(command) || (command.flags & HOTROW_BATCH_JAGGED);
+    if (!jagged && command.count != bags) return refused(Status::LOOKUPS, bags);
     return {};
 }
 
@@ -118,12 +124,13 @@ Outcome Validator::check_lists(const Command &command, Addresses &addresses) con
         list(command.source, 8 * count, false, addresses.source);
         list(command.slots, 4 * count, true, addresses.slots);
     } else if (moves_rows(opcode)) {
-        list(command.source, 8 * count, false, addresses.source);
+        list(command.source, (pools_batch(command) ? 4 : 8) * count, false, addresses.source);
         const bool pools = opcode == Opcode::POOL, updates = opcode == Opcode::UPDATE;
         if (pools || updates)
-            list(command.lengths, 2 * (pools ? command.bags : count), false, addresses.lengths);
+            list(command.lengths, 2 * (pools ? bag_count(command) : count), false,
+                 addresses.lengths);
         if (flags & HOTROW_GATHER_LISTED)
-            list(command.targets, 4 * (pools || updates ? command.bags : count), false,
+            list(command.targets, 4 * (pools || updates ? bag_count(command) : count), false,
                  addresses.targets);
         if (pools && (flags & HOTROW_POOL_WEIGHTED))
             list(command.weights, 4 * count, false, addresses.weights);

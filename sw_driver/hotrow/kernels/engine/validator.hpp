@@ -38,6 +38,14 @@ inline bool is_batch(Opcode opcode) {
 inline bool is_arithmetic(Opcode opcode) {
     return opcode == Opcode::POOL || opcode == Opcode::UPDATE;
 }
+// A POOL of the ids of a batch.
+inline bool pools_batch(const Command &command) {
+    return opcode_of(command) == Opcode::POOL && (command.flags & HOTROW_POOL_BATCH);
+}
+// Bags of a POOL, or gradients of an UPDATE.
+inline uint64_t bag_count(const Command &command) {
+    return uint64_t{command.bags} * (pools_batch(command) ? command.table_count : 1);
+}
 inline bool is_span(Opcode opcode) { return opcode == Opcode::COPY || opcode == Opcode::FILL; }
 inline bool moves_rows(Opcode opcode) {
     return opcode >= Opcode::GATHER && opcode <= Opcode::UPDATE;

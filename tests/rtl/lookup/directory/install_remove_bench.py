@@ -28,7 +28,7 @@ from tests.support.benches.list_bench import ListMemory
 from tests.support.benches.stream_bench import STEADY, StreamBench
 from tests.support.simulation import built
 
-TINY = dataclasses.replace(preset("tiny"), planner=False, arithmetic=False, lane_banks=1,
+TINY = dataclasses.replace(preset("tiny"), planner=False, arithmetic=0, lane_banks=1,
                            bus_bytes=8, burst_beats=8, row_ports=1)
 FOUR_LANES = dataclasses.replace(TINY, name="four-lanes", bus_bytes=16)
 LATENCY = 3  # of the list memory

@@ -1,6 +1,7 @@
 """POOL and UPDATE through the row mover, against the golden models."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tests.support.benches.bag_bench import (
     TYPED,
     WEIGHTED,
     Pool,
+    PoolBatch,
     Update,
 )
 from tests.support.benches.row_bench import DESTINATION, ROUGH, TABLES, Gather, RowBench, compare
@@ -28,12 +30,12 @@ ROOMY = replace(TINY, counter_sets=256, directory_sets=256, miss_entries=1024)
 CONFIGS = {
     "8, one lane": replace(TINY, bus_bytes=8, burst_beats=8, arithmetic_lanes=1),
     "16": TINY,
-    "16, 2 ports": replace(TINY, row_ports=2, outstanding=16),
-    "16, 2 units": replace(TINY, row_ports=2, outstanding=16, bag_units=2),
+    "16, 2 ports": replace(TINY, row_ports=2, outstanding=16, arithmetic=2),
+    "16, 2 units": replace(TINY, row_ports=2, outstanding=16, bag_units=2, arithmetic=2),
     "32, 4 ports": replace(ROOMY, bus_bytes=32, row_ports=4, outstanding=1),
     "64": replace(ROOMY, bus_bytes=64, outstanding=16),
     "64, 4 lanes": replace(ROOMY, bus_bytes=64, arithmetic_lanes=4),
-    "64, 4 ports": replace(ROOMY, bus_bytes=64, row_ports=4),
+    "64, 4 ports": replace(ROOMY, bus_bytes=64, row_ports=4, arithmetic=2),
 }
 ANY_CONFIG = pytest.mark.parametrize("config", [
     pytest.param(config, id=name, marks=LONG) for name, config in CONFIGS.items()])
@@ -60,6 +62,7 @@ def typed(monkeypatch):
 def test_bags_equal_golden(typed, config):
     """Every flag, type and kind of bag once, behind a memory with stalls and reordering."""
     typed(fp16=[1, 10], bf16=[3])
+    pool = batch_or_rows(config)
     port = Behaviour(seed=5, **ROUGH)
     got, _ = compare(RowBench(config, port, port, gaps=RAGGED), [
         Pool(1, [0], [1, 0, 5], LISTED | WEIGHTED, stride=64),
@@ -68,7 +71,7 @@ def test_bags_equal_golden(typed, config):
         Gather(4, [0, 1], 4),
         Update(5, [8], [2, 1], ADAGRAD | LISTED, lr=0.5),
         Update(6, [10], [1, 2], TYPED),
-        Pool(7, [1], [18], WEIGHTED),
+        pool(7, [1], [18], WEIGHTED, samples=1),
     ])
     assert all(outcome.status == Status.OK for outcome in got)
 
@@ -208,6 +211,25 @@ def test_every_refusal_of_an_update(typed):
         (Status.ROW_SHAPE, 2)]
 
 
+def batch_or_rows(config):
+    """POOL of a batch, on a card that has it."""
+    if config.pools_batches:
+        return PoolBatch
+    return lambda *args, samples, **more: Pool(*args, **more)
+
+
+def drawn_batch(monkeypatch, rng, bags, like):
+    """Consecutive tables like another, the last one mostly, and the samples of a batch of them."""
+    samples = int(rng.choice([each for each in range(1, bags + 1) if bags % each == 0]))
+    columns = bags // samples
+    if not 14 + columns <= TINY.tables or columns > 2:
+        return [like], bags
+    other = int(rng.choice([0, 2])) if rng.random() < 0.2 else like
+    for number, table in zip((14, 15), (like, other), strict=True):
+        monkeypatch.setitem(TABLES, number, TABLES[table])
+    return [14, 15][:columns], samples
+
+
 @SEEDS
 def test_random_pools_equal_golden(monkeypatch, seed):
     rng, config = drawn(monkeypatch, seed)
@@ -222,7 +244,11 @@ def test_random_pools_equal_golden(monkeypatch, seed):
             tables = [0, 0, 0, 8, int(rng.choice([1, 3, 5, 6, 7, 15, 16, 4]))]
         places = [DESTINATION] * 8 + [packed_address(*each) for each in (
             (1, 0x5A00), (0, 0), (1, 8), (7, 0), (1, (1 << 48) - 2048), (1, 0xFE0))]
-        commands.append(Pool(
+        pool = Pool
+        if rng.random() < 0.5:
+            tables, samples = drawn_batch(monkeypatch, rng, len(lengths), tables[0])
+            pool = partial(batch_or_rows(config), samples=samples)
+        commands.append(pool(
             10 * seed + number, tables, lengths, int(rng.integers(8)),
             int(rng.choice([256, 272, 400, 64])), places[rng.integers(len(places))],
             rows=int(rng.choice([16, 16, 16, 24, 66])), count=count,
