@@ -147,7 +147,7 @@ class Device:
         self._planner = Planner(commands, batches)
         self._lookup = Lookup(commands, batches, self._planner)
         self._mover = Mover(commands, rows)
-        self._arithmetic = Arithmetic(commands, rows)
+        self._arithmetic = Arithmetic(commands, rows, batches)
         self._spans = Spans(commands)
         self._events = Events(commands)
         self._events.clear()
@@ -354,8 +354,8 @@ class Device:
     def stage(self, batch: BatchLike) -> StagedBatch:
         """Check a batch, and put it where the device finds it, once for several commands.
 
-        observe, split, mark and plan take the result in the place of the batch. Call its `release`
-        after the last of them.
+        observe, split, mark, plan and pool take the result in the place of the batch. Call its
+        `release` after the last of them.
         """
         return self._batches.hold(batch)
 

@@ -163,14 +163,50 @@ def test_the_card_reports_a_table_out_of_its_region(device, tables):
 
 
 def test_a_card_without_arithmetic():
-    config = replace(preset("tiny"), arithmetic=False)
+    config = replace(preset("tiny"), arithmetic=0)
     with hotrow.open("model", config=config) as device:
         table = device.register_table(hotrow.empty((4, 8), np.float32))
         assert not device.geometry.arithmetic
-        with pytest.raises(DeviceError, match=r"no arithmetic, which POOL needs.*arithmetic=True"):
+        with pytest.raises(DeviceError, match=r"no arithmetic, which POOL needs.*arithmetic=1"):
             device.pool((table, [1]), [1])
         with pytest.raises(DeviceError, match="no arithmetic, which UPDATE needs"):
             device.update((table, [1]), hotrow.empty((1, 8), np.float32), 0.1)
+
+
+def test_a_batch(device):
+    """The card reads its ids, given at once or staged; a bad one is named."""
+    if not device.geometry.pools_batches:
+        pytest.skip("the card pools no batch")
+    tables, rng = register(device, "fp32"), np.random.default_rng(5)
+    lengths = rng.integers(0, 5, 3 * len(tables))
+    ids = rng.integers(0, min(table.rows for table in tables), lengths.sum()).astype(np.int32)
+    column = np.repeat(np.arange(len(lengths)) // 3, lengths)
+    rows = hotrow.RowList(np.array([table.number for table in tables])[column], ids)
+    batch = hotrow.Batch.jagged(ids, lengths, 3, feature_major=True)
+    staged, weights = device.stage(batch), rng.normal(size=len(ids))
+    wanted = expected(tables, rows, lengths, weights=weights)
+    for given in (batch, staged):
+        assert same(device.pool(given, weights=weights), wanted)
+    staged.release()
+    with pytest.raises(BatchError, match="batches have their bags"):
+        device.pool(batch, lengths)
+    for wrong in (hotrow.Batch.jagged(ids, lengths, 3),
+                  hotrow.Batch.dense(ids[:, None], tables[:1]),
+                  hotrow.Batch.jagged(ids.astype(np.int64), lengths, 3, feature_major=True)):
+        with pytest.raises(BatchError, match="pool takes a batch of 32-bit ids"):
+            device.pool(wrong)
+    ids[2] = 99999
+    device.check_ids = False
+    with pytest.raises(BatchError, match="id 99999 is out of range") as caught:
+        device.pool(hotrow.Batch.jagged(ids, lengths, 3, feature_major=True))
+    assert caught.value.position == 2
+
+
+def test_a_card_that_pools_no_batch():
+    with hotrow.open("model", config=replace(preset("tiny"), arithmetic=1)) as device:
+        device.register_table(hotrow.empty((4, 8), np.float32))
+        with pytest.raises(DeviceError, match=r"pools no batch: .*arithmetic=2"):
+            device.pool(hotrow.Batch.jagged(np.zeros(1, np.int32), [1], 1, feature_major=True))
 
 
 def test_bags_that_were_staged(device):
@@ -182,7 +218,7 @@ def test_bags_that_were_staged(device):
     for factors in (None, weights):
         found = device.pool(staged, weights=factors)
         assert same(found, expected(tables, rows, LENGTHS, weights=factors))
-    with pytest.raises(BatchError, match="staged rows have their bags"):
+    with pytest.raises(BatchError, match=r"staged rows .*have their bags"):
         device.pool(staged, LENGTHS)
     staged.release()
     with pytest.raises(BatchError, match="staged list of rows was released: stage it again"):

@@ -103,6 +103,17 @@ def test_one_id_a_bag(device):
     beside_resident(device, lambda each: [step(each, ids - turn % 2) for turn in range(3)])
 
 
+def test_the_card_reads_the_ids(device, monkeypatch):
+    monkeypatch.delattr(hotrow.Device, "stage_rows")
+    batches = draw(5, 2, SUMS, longest=5)
+    beside_resident(device, lambda each: [step(each, drawn.ids) for drawn in batches])
+
+
+def test_a_card_that_reads_lists():
+    with hotrow.open("model", config=replace(preset("tiny"), arithmetic=1)) as card:
+        test_one_id_a_bag(card)
+
+
 def test_batches_without_lookups_and_without_samples(device):
     """Also bags that are all empty, and tables of which none is looked up."""
     none, some = torch.empty(0, dtype=torch.int64), torch.tensor([3, 3])
@@ -313,7 +324,7 @@ def test_what_the_card_lacks_is_refused(transport, table, options, message):
 
 
 def test_what_is_refused_of_a_device_a_step_and_ranks(device):
-    with (hotrow.open("model", config=replace(preset("tiny"), arithmetic=False)) as plain,
+    with (hotrow.open("model", config=replace(preset("tiny"), arithmetic=0)) as plain,
           pytest.raises(hotrow.Error, match="no arithmetic, and rows of mode near_memory")):
         opened(plain, SUMS)
     with pytest.raises(hotrow.Error, match="pools whole bags on one card"):

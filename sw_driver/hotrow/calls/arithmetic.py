@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,14 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from ..contract.errors import BatchError, DeviceError, RegistrationError
 from ..contract.generated import LARGEST_STRIDE, ROW_ALIGNMENT, Opcode, PoolFlag, UpdateFlag
 from ..memory.buffer import Array, Buffer, Held
+from ..operands.batch import Batch
 from ..operands.integers import Integers
 from ..operands.results import Done, RowList
 from ..operands.row_bags import bag_lengths, distinct_rows, gradient_counts, row_weights
 from ..operands.row_lists import Rows, check_distinct, is_known, row_list
 from ..operands.slot_arrays import array_of, slot_array, slot_list, stride_of
 from ..operands.table import Table
+from ..operands.tables import TableSet
 from ..queues.commands import Commands
 from ..queues.futures import Completion, Future
+from .batch_operands import BatchOperands, StagedBatch
 from .row_operands import RowOperands, StagedRows
 
 F = TypeVar("F")
@@ -28,15 +32,27 @@ OPTIMIZERS = {"sgd": UpdateFlag(0), "rowwise_adagrad": UpdateFlag.ADAGRAD}
 ADAGRAD_STATE_BYTES = 4
 
 
+@dataclass(frozen=True)
+class _Bags:
+    """The bags of a POOL: `stage` returns the operands that name them, and what checks a
+    completion."""
+
+    tables: TableSet
+    lookups: int
+    count: int
+    stage: Callable[[Held], tuple[dict[str, int], Callable[[Completion], None]]]
+
+
 class Arithmetic:
     """Part of `Device`; each method returns the future of a command."""
 
-    def __init__(self, commands: Commands, rows: RowOperands):
-        self._commands, self._rows = commands, rows
+    def __init__(self, commands: Commands, rows: RowOperands, batches: BatchOperands):
+        self._commands, self._rows, self._batches = commands, rows, batches
 
-    def pool(self, rows: Rows | StagedRows, lengths: ArrayLike | None = None, *,
-             offsets: ArrayLike | None = None, weights: ArrayLike | None = None,
-             mode: str = "sum", out: Buffer | Array | None = None,
+    def pool(self, rows: Rows | StagedRows | Batch | StagedBatch,
+             lengths: ArrayLike | None = None, *, offsets: ArrayLike | None = None,
+             weights: ArrayLike | None = None, mode: str = "sum",
+             out: Buffer | Array | None = None,
              slots: ArrayLike | None = None) -> Future[NDArray[Any]]:
         """Sum or average bags of listed rows of registered tables in fp32.
 
@@ -45,9 +61,10 @@ class Arithmetic:
 
         Parameters
         ----------
-        rows : HotRows, RowList, (table, row) or StagedRows
+        rows : HotRows, RowList, (table, row), StagedRows, Batch or StagedBatch
             The rows of all bags, one bag after another; of tables with one dim and element type.
-            What `stage_rows` returned has the bags, too.
+            What `stage_rows` or `stage` returned has the bags, too, and so has a jagged,
+            feature-major batch of 32-bit ids, which the card reads if `geometry.pools_batches`.
         lengths : integers [bags], optional
             Rows of each bag, 0 to 65535. An empty bag gives zeros.
         offsets : integers [bags], optional
@@ -69,34 +86,23 @@ class Arithmetic:
         """
         self._check(Opcode.POOL)
         flags, commands = _choice(mode, MODES, "mode"), self._commands
-        staged = rows if isinstance(rows, StagedRows) else None
-        if isinstance(rows, StagedRows):
-            if not (lengths is None and offsets is None):
-                raise BatchError("staged rows have their bags: give neither lengths nor offsets")
-            listed, tables, bags = rows.rows, rows.tables, rows.lengths
-        else:
-            listed = row_list(rows, commands.tables)
-            tables = self._rows.tables(listed, with_state=False)
-            bags = bag_lengths(lengths, offsets, len(listed))
-        table = tables[0]
-        factors, arrays = row_weights(weights, len(listed)), {}
+        bags = self._bags(rows, lengths, offsets)
+        table = bags.tables[0]
+        factors, arrays = row_weights(weights, bags.lookups), {}
         if out is not None:
             arrays["out"] = slot_array(
                 out, "out", table.dtype, table.dim * table.dtype.itemsize, writable=True)
         target = arrays.get("out")
-        places = slot_list(slots, len(bags), arrays, distinct=True)
-        chosen = slice(len(bags)) if places is None else places
-        result = np.empty((len(bags), table.dim), table.dtype) if target is None else target
-        if not len(listed):
+        places = slot_list(slots, bags.count, arrays, distinct=True)
+        chosen = slice(bags.count) if places is None else places
+        result = np.empty((bags.count, table.dim), table.dtype) if target is None else target
+        if not bags.lookups:
             result[chosen] = 0
             return Future.of(result)
 
         with commands.open(Opcode.POOL) as held:
-            if staged is None:
-                operands = self._rows.stage_bags(listed, tables, bags, held)
-            else:
-                staged.use(held, commands.lock)
-                operands = dict(staged.operands)
+            operands, check = bags.stage(held)
+            flags |= PoolFlag(operands.pop("flags", 0))
             if factors is not None:
                 operands["weights"] = commands.staging.stage(factors, held)
                 flags |= PoolFlag.WEIGHTED
@@ -110,19 +116,61 @@ class Arithmetic:
                     flags |= PoolFlag.LISTED
             else:
                 commands.regions.check_copied("out", target)
-                lease = commands.results.lease(len(bags) * table.row_bytes, held)
+                lease = commands.results.lease(bags.count * table.row_bytes, held)
                 operands |= {"destination": lease.address, "stride": table.row_bytes}
 
             def finish(c: Completion) -> NDArray[Any]:
-                commands.check(c, listed)
+                check(c)
                 if lease is not None:
                     pooled = lease.written(
-                        table.dtype, len(bags) * table.row_bytes // table.dtype.itemsize)
-                    result[chosen] = pooled.reshape(len(bags), -1)[:, :table.dim].reshape(
+                        table.dtype, bags.count * table.row_bytes // table.dtype.itemsize)
+                    result[chosen] = pooled.reshape(bags.count, -1)[:, :table.dim].reshape(
                         -1, *result.shape[1:])
                 return result
 
             return commands.submit(Opcode.POOL, operands | {"flags": flags}, finish, held)
+
+    def _bags(self, rows: Rows | StagedRows | Batch | StagedBatch, lengths: ArrayLike | None,
+              offsets: ArrayLike | None) -> _Bags:
+        """Check the bags of a POOL."""
+        commands = self._commands
+        if isinstance(rows, StagedRows | Batch | StagedBatch) and not (
+                lengths is None and offsets is None):
+            raise BatchError("staged rows and batches have their bags: give neither lengths nor "
+                             "offsets")
+        if isinstance(rows, Batch | StagedBatch):
+            batch = rows if isinstance(rows, Batch) else rows.batch
+            if not commands.geometry.pools_batches:
+                raise DeviceError("this card pools no batch: give the rows of the bags, or use a "
+                                  "card built with arithmetic=2")
+            if batch.lengths is None or not batch.feature_major or batch.ids.itemsize != 4:
+                raise BatchError("pool takes a batch of 32-bit ids, such as Batch.jagged(ids, "
+                                 "lengths, samples, feature_major=True)")
+            tables = rows.tables if isinstance(rows, StagedBatch) else (
+                commands.tables.resolve(batch))
+
+            def stage_batch(held: Held) -> tuple[dict[str, int], Callable[[Completion], None]]:
+                staged = self._batches.stage(rows, held)
+                operands = dict(staged.operands, flags=PoolFlag.BATCH)
+                operands["bags"] = operands.pop("samples")
+                return operands, partial(self._batches.check, staged)
+
+            return _Bags(self._rows.alike(tables, with_state=False), batch.lookups,
+                         len(batch.lengths), stage_batch)
+        if isinstance(rows, StagedRows):
+            staged, listed = rows, rows.rows
+
+            def use(held: Held) -> tuple[dict[str, int], Callable[[Completion], None]]:
+                staged.use(held, commands.lock)
+                return dict(staged.operands), partial(commands.check, rows=listed)
+
+            return _Bags(rows.tables, len(listed), len(rows.lengths), use)
+        listed = row_list(rows, commands.tables)
+        tables, counts = self._rows.tables(listed, with_state=False), bag_lengths(
+            lengths, offsets, len(listed))
+        return _Bags(tables, len(listed), len(counts), lambda held: (
+            self._rows.stage_bags(listed, tables, counts, held),
+            partial(commands.check, rows=listed)))
 
     def update(self, rows: Rows, gradients: Buffer | Array, lr: float, *, optimizer: str = "sgd",
                eps: float = 1e-8, slots: ArrayLike | None = None,
@@ -224,7 +272,7 @@ class Arithmetic:
         if not self._commands.geometry.arithmetic:
             raise DeviceError(
                 f"this card has no arithmetic, which {opcode.name} needs: gather the rows and "
-                f"compute on the host, or use a card built with arithmetic=True")
+                f"compute on the host, or use a card built with arithmetic=1 or 2")
 
 
 def _choice(name: str, known: Mapping[str, F], what: str) -> F:

@@ -58,7 +58,11 @@ class RowOperands:
         BatchError
         """
         registered = self._commands.tables
-        tables = tables_of(rows, registered) or registered.set_of(registered.registered)
+        return self.alike(
+            tables_of(rows, registered) or registered.set_of(registered.registered), with_state)
+
+    def alike(self, tables: TableSet, with_state: bool) -> TableSet:
+        """Tables of which one command moves rows, or BatchError; as in `tables`."""
         if not tables:
             raise BatchError("no table is registered whose rows could be moved")
         far = next((table for table in tables if table.elsewhere), None)

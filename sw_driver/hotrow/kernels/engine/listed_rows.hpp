@@ -16,8 +16,8 @@ namespace hotrow::engine {
 
 constexpr uint32_t ANY_STATE = ~0u;
 
-// The first listed row, or column of a batch, sets the shape. If its bus word has a fault, or its table is unknown or does
-// not fit the card, every row is refused.
+// The first listed row, or column of a batch, sets the shape. If the first bus word has a fault, or
+// the table is unknown or does not fit the card, every row is refused.
 struct RowShape {
     uint32_t row_bytes = 0, type = 0;
     bool known = false;

@@ -43,7 +43,7 @@ def need_arithmetic(device: Device, what: str, instead: str) -> None:
     """Raise Error unless a card pools rows, of which `what` says which."""
     if not device.geometry.arithmetic:
         raise Error(f"this card has no arithmetic, and {what} are to be pooled on the card: "
-                    f"{instead}, or take a card built with arithmetic=True")
+                    f"{instead}, or take a card built with arithmetic=1 or 2")
 
 
 class BagBuffer:

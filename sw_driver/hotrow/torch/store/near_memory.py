@@ -1,8 +1,9 @@
 """Mode `near_memory`: the tables lie on the card, which pools bags and takes the step there.
 
-A pooled row crosses the link for each bag, and its gradient goes back, with the list of the bag's
-rows each way. A card adds in the order of the compiled passes, so that the bits are those of mode
-`resident`. On the device `cpu`, whose memory is the host's, the mode is `ResidentStore` itself.
+A pooled row crosses the link for each bag, and its gradient goes back, with the bag's ids one way
+and the list of its rows the other. A card adds in the order of the compiled passes, so that the
+bits are those of mode `resident`. On the device `cpu`, whose memory is the host's, the mode is
+`ResidentStore` itself.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ...calls.batch_operands import StagedBatch
 from ...calls.row_operands import StagedRows
 from ...contract.errors import Error, HostWriteError, TransportError
 from ...device import Device
 from ...kernels.grouping import Grouper
+from ...operands.batch import Batch
 from ...operands.results import RowList
 from ...system.interrupts import call_all, uninterrupted
 from ..features.bags import Bags
@@ -45,6 +48,7 @@ from .statistics import CacheStatistics
 
 _INSTEAD = "take mode 'resident' or 'scratchpipe'"
 _WHAT = "rows of mode near_memory"
+_Staged: TypeAlias = StagedBatch | StagedRows
 
 
 def check_near(configs: Iterable[TableConfig], rule: Rule, several_ranks: bool) -> None:
@@ -73,7 +77,7 @@ class _Batch:
     """A batch between `prefetch` and `finish`."""
 
     request: Request
-    staged: list[StagedRows | None]  # rows of each segment on the card
+    staged: list[_Staged | None]  # bags of each segment on the card
     located: list[LocatedRows] = field(default_factory=list)
     pending: PendingBackward = field(default_factory=PendingBackward)
 
@@ -194,18 +198,29 @@ class NearMemoryStore:
 
     # Rows.
 
-    def _staged(self, segment: Segment) -> StagedRows:
+    def _staged(self, segment: Segment) -> _Staged:
+        """Send the ids of a segment, or a list of its rows to a card that reads no such ids."""
+        tables = [self._tables.registered[table] for table in segment.tables]
+        ids, geometry = segment.bags.ids[segment.lookups], self.device.geometry
+        first, samples = tables[0].number, segment.bags.samples
+        if (geometry.pools_batches and ids.dtype == torch.int32
+                and samples <= geometry.batch_samples and segment.count <= geometry.batch_lookups
+                and all(table.number == first + column for column, table in enumerate(tables))):
+            batch = Batch.jagged(ids.numpy(), segment.lengths.numpy(), samples, tables,
+                                 feature_major=True)
+            batch.checked = tuple(table.rows for table in tables)
+            return self.device.stage(batch)
         return self.device.stage_rows(self._tables.listed_lookups(segment), segment.lengths.numpy())
 
-    def pool(self, segment: Segment, staged: StagedRows | None, weights: torch.Tensor | None,
+    def pool(self, segment: Segment, staged: _Staged | None, weights: torch.Tensor | None,
              counts: bool) -> torch.Tensor:
         """Sums of the bags of a segment: float32[bags, D].
 
         Parameters
         ----------
         segment : Segment
-        staged : StagedRows or None
-            Its rows, if they are on the card.
+        staged : StagedBatch or StagedRows or None
+            Its bags, if they are on the card.
         weights : float32[n], optional
         counts : bool
             Whether the batch trains.
@@ -222,7 +237,7 @@ class NearMemoryStore:
             if staged is None:
                 rows.release()
         if counts:
-            self._count(segment)
+            self._count(segment, NUMBER_BYTES if isinstance(rows, StagedBatch) else ENTRY_BYTES)
         return torch.from_numpy(found)
 
     def read(self, segment: Segment) -> torch.Tensor:
@@ -231,13 +246,13 @@ class NearMemoryStore:
         rows = self.device.gather(self._tables.listed(segment.group, distinct))
         return torch.from_numpy(rows)[at]
 
-    def _count(self, segment: Segment) -> None:
+    def _count(self, segment: Segment, lookup_bytes: int) -> None:
         """Count a segment whose bags a batch that trains has pooled."""
         numbers = [self._tables.registered[table].number for table in segment.tables]
         bags = np.bincount(numbers, minlength=len(self._tables.names)) * segment.bags.samples
         self.statistics.looked_up(np.array(numbers), np.array(segment.counts))
         self.statistics.moved(bags, 4 * self.groups[segment.group].kind.dim)
-        self.statistics.sent(ENTRY_BYTES * segment.count + LENGTH_BYTES * len(segment.lengths))
+        self.statistics.sent(lookup_bytes * segment.count + LENGTH_BYTES * len(segment.lengths))
 
     def step(self, staged: Sequence[StagedGradients], rule: Rule,
              finite: torch.Tensor | None = None) -> Callable[[], None]:
@@ -342,7 +357,7 @@ class _Pooler:
     """Pools the bags of one segment; other segments are parts of it, which a backward repeats."""
 
     def __init__(self, store: NearMemoryStore, segment: Segment,
-                 staged: StagedRows | None = None, counts: bool = False) -> None:
+                 staged: _Staged | None = None, counts: bool = False) -> None:
         self._store, self._segment, self._staged = store, segment, staged
         self._counts = counts
 
