@@ -139,8 +139,8 @@ def flags_of(command: Command, config: Config) -> int:
     """Bits that the command defines on a card."""
     if command.flags is InstallFlag and not config.planner:
         return 0
-    absent = PoolFlag.BATCH if command.flags is PoolFlag and not config.pools_batches else 0
-    return int(sum(command.flags or ())) & ~absent
+    absent = command.flags is PoolFlag and not config.pools_batches
+    return int(sum(command.flags or ())) - absent * int(PoolFlag.BATCH)
 
 
 def _rule(command: Command, config: Config) -> Rule:

@@ -350,10 +350,10 @@ def test_a_card_without_arithmetic():
 
 def test_a_card_that_pools_no_batches():
     config = replace(CONFIG, arithmetic=1)
-    commands = [legal(Opcode.POOL, flags) for flags in (7, 8, 15)]
+    commands = [legal(Opcode.POOL, flags) for flags in (7, 8, 15, 0x82)]
     verdicts, _ = check(commands, "move", config=config)
     agree(commands, "move", verdicts, config)
-    assert [status for status, *_ in verdicts] == [Status.OK, *[Status.BAD_FLAGS] * 2]
+    assert [status for status, *_ in verdicts] == [Status.OK, *[Status.BAD_FLAGS] * 3]
 
 
 @pytest.mark.slow
