@@ -398,9 +398,9 @@ def near_memory(question):
     lookups, dim = work.step_lookups, work.dim
     wire = {"link": m.constants.link_us * US + work.pooled_bytes / (card.link_gbps * 1e9)}
     rows = lookups * work.row_bytes / (card.memory_gbps * 1e9)
-    # The host lists rows for POOL ahead, and groups them for UPDATE in the step.
+    # The host sends ids for POOL ahead, and groups them for UPDATE in the step.
     ahead = card.driver_seconds(0, m.constants) + lookups * m.constants.near_ahead_ns * NS
-    octets = 12 * lookups + 10 * question.count(0).unique  # entries, bags; rows and their counts
+    octets = 8 * lookups + 10 * question.count(0).unique  # ids, bags; rows and their counts
     trainer = (m.gpu_dense(tables=0) | m.all_reduce() if question.system.gpus else m.cpu_dense())
     return StepTime((
         {"pool": {"pool": max(rows, card.arithmetic_seconds(lookups, dim))}, "link": wire},

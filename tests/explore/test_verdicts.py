@@ -34,8 +34,8 @@ def test_pooled_rows_by_hand():
     assert parts["pool"] == pytest.approx(lookups / 250e6)
     assert parts["update"] == pytest.approx(2 * parts["pool"])
     unique = question().count(0).unique
-    assert parts["lists"] == pytest.approx((12 * lookups + 10 * unique) / 14.4e9)
-    assert parts["host lists"] == pytest.approx(28e-9 * lookups)
+    assert parts["lists"] == pytest.approx((8 * lookups + 10 * unique) / 14.4e9)
+    assert parts["host lists"] == pytest.approx(KNOWN.near_step_ns * 1e-9 * lookups)
     with pytest.raises(DoesNotFit, match=r"the card's memory: needs 41.0 GB, 13.6 usable"):
         near_memory(question(workloads.find("scratchpipe")))
 
