@@ -1,6 +1,6 @@
 """Several bag units: no summand and no returning word is lost, repeated or sent to another unit.
 
-A lane of the list of summands is proved for all time, with segments of any length. The reads of two
+A lane of the list of summands is proved for all time, with bags of any length. The reads of two
 units at one port are followed from reset, until the queues of both have been full.
 """
 
@@ -19,7 +19,7 @@ from tests.formal.prover import after_reset, free_inputs, keeps, mutated, opened
 from tests.formal.small import SMALL
 
 CONFIG = replace(SMALL, arithmetic=1, row_ports=2, bag_units=2)
-FEW = 1 << 15  # summands of a list, of which the proof knows the sum
+PLACE_WIDTH = 20  # bits of a list's positions in the proof: more than those of `segment`
 DEPTH = 13  # cycles after reset, in which the reads of a unit fill its queue
 
 
@@ -40,49 +40,76 @@ class Summands(Elaboratable):
         new, start = lane.segments, after_reset(m)
         free_inputs(m, lane, lane.lane, lane.start)
         keeps(m, new)
-        number, place = Signal(), Signal(16)  # of the lane, and a summand of it
-        begins, ends, next_place = Signal(16), Signal(16), Signal(16)  # ends of the current bag
-        owner, known = Signal.like(new.p.unit), Signal()
-        takes, fire, end = Signal(), Signal(), Signal(17)
+        # A summand of the lane; where the bags of the current segment, and those that it keeps,
+        # begin and end; where the lane's next summand is.
+        number, (place, begins, mid, end, kept, next_place) = Signal(), (
+            Signal(PLACE_WIDTH, name=name)
+            for name in ("place", "begins", "mid", "end", "kept", "next_place"))
+        new_mid, new_end, new_kept = (Signal(PLACE_WIDTH + 1, name=name)
+                                      for name in ("new_mid", "new_end", "new_kept"))
+        owner, known, last, contains, keep = Signal(), Signal(), Signal(), Signal(), Signal(2)
+        takes, sent = Signal(), Signal()
         own = opened(lane)
+        bits = len(own.place)
         m.d.comb += [
             number.eq(AnyConst(1)),
-            place.eq(AnyConst(16)),
-            Assume((place[0] == number) & (place < FEW)),
+            place.eq(AnyConst(PLACE_WIDTH)),
+            Assume((place[0] == number) & ~place[-1]),
             lane.lane.eq(number),
             lane.start.eq(start),
-            Assume(~new.valid | ~new.p.drop),
-            end.eq(ends + new.p.length),
-            Assume(~new.valid | (end < FEW)),
+            new_mid.eq(end + AnySeq(16)),
+            new_end.eq(new_mid + AnySeq(16)),
+            new_kept.eq(Mux(new.p.keep[1], new_end, Mux(new.p.keep[0], new_mid, end))),
+            Assume((new.p.ends[0] == new_mid[:bits]) & (new.p.ends[1] == new_end[:bits])),
+            Assume(new.p.keep != 2),
+            Assume(new.p.drop | (new.p.keep == 3)),
+            Assume(~new.valid | ~last & (new_end < 1 << PLACE_WIDTH - 1)),
+            contains.eq((end <= place) & (place < new_kept)),
             takes.eq(new.valid & new.ready & ~start),
-            fire.eq(lane.valid & lane.ready & ~start),
-            Assert(lane.ready == (lane.unit_valid & lane.unit_ready).any()),
+            sent.eq((lane.unit_valid & lane.unit_ready).any() & ~start),
+            Assert(lane.ready == (sent | start & lane.ready | own.drops)),
             Assert((lane.unit_valid & (lane.unit_valid - 1)) == 0),
-            Cover(fire & (next_place == place) & (begins > 2) & ~takes),
+            Assert(~sent | lane.valid),
+            Cover(sent & (next_place == place) & (begins > 2) & ~takes),
+            Cover(sent & takes & (new_mid == end) & (end > 4)),
+            Cover(own.drops & (kept < end) & (kept > begins)),
         ]
         with m.If(takes):
-            m.d.sync += [begins.eq(ends), ends.eq(end[:16])]
-            with m.If((ends <= place) & (place < end)):
-                m.d.sync += [owner.eq(new.p.unit), known.eq(1)]
-        with m.If(fire):
+            m.d.sync += [begins.eq(end), mid.eq(new_mid), end.eq(new_end), kept.eq(new_kept),
+                         keep.eq(new.p.keep), last.eq(new.p.drop)]
+            with m.If(contains):
+                m.d.sync += [owner.eq(place >= new_mid), known.eq(1)]
+        with m.If(sent):
             m.d.sync += next_place.eq(next_place + 2)
         with m.If(start):
-            m.d.sync += [begins.eq(0), ends.eq(0), next_place.eq(number), known.eq(0)]
-        with m.If(fire & (next_place == place)):
+            m.d.sync += [begins.eq(0), mid.eq(0), end.eq(0), kept.eq(0), keep.eq(3),
+                         last.eq(0), next_place.eq(number), known.eq(0)]
+        with m.If(sent & (next_place == place)):
             m.d.comb += [
-                Assert(known | takes & (ends <= place) & (place < end)),
-                Assert(lane.unit_valid == 1 << Mux(known, owner, new.p.unit)),
+                Assert(known | takes & contains),
+                Assert(lane.unit_valid == 1 << Mux(known, owner, place >= new_mid)),
             ]
+        with m.If(own.drops & ~start):
+            m.d.comb += Assert(~known | (place < next_place))  # every summand of a bag was sent
         with m.If(~start):
             m.d.comb += [  # invariants
-                Assert(own.left == (ends - next_place).as_signed()),
-                Assert((begins <= ends) & (ends < FEW) & (next_place >= begins)),
-                Assert((next_place < FEW + 2) & (next_place < ends + 2)),
-                Assert(next_place[0] == number),
-                Assert(known == (place < ends)),
-                Assert(~known | (place < begins) | (owner == own.unit_q)),
-                Assert(~own.drops),
+                Assert((own.place == next_place[:bits])
+                       & (own.following == (next_place + 2)[:bits])),
+                Assert((begins <= mid) & (mid <= end) & (begins <= kept) & (kept <= end)),
+                Assert((keep == 3) | last & (keep != 2)),
+                Assert(kept == Mux(keep[1], end, Mux(keep[0], mid, begins))),
+                Assert((end - begins < 1 << 17) & (end - mid < 1 << 16) & (mid - begins < 1 << 16)),
+                Assert(~end[-1] & (next_place[0] == number) & (next_place < kept + 2)),
+                Assert(next_place >= Mux(own.loads, kept, begins)),
+                Assert(own.loads | (next_place < end)),
+                Assert(own.drops == (own.loads & last)),
+                Assert(known == (place < kept)),
+                Assert(~known | (place < begins) | (owner == (place >= mid))),
             ]
+            with m.If(~own.loads):
+                m.d.comb += Assert(
+                    (own.held.ends[0] == mid[:bits]) & (own.held.ends[1] == end[:bits])
+                    & (own.held.drop == last) & (own.held.keep == keep))
         return m
 
 
@@ -153,11 +180,18 @@ class Reads(Elaboratable):
 
 BUGS = {
     "a bag loses a summand": lambda: Summands(mutated(
-        SummandLane, "Mux(inside, lanes, 0)", "Mux(inside, lanes + 1, 0)")(CONFIG)),
-    "a bag begins before the last has ended": lambda: Summands(mutated(
-        SummandLane, "loads.eq(left <= 0)", "loads.eq(left <= 1)")(CONFIG)),
-    "the unit of the last bag": lambda: Summands(mutated(
-        SummandLane, "Mux(loads, new.p.unit, unit_q)", "unit_q")(CONFIG)),
+        SummandLane, "following.eq(following + lanes)", "following.eq(following + lanes + 1)")(
+            CONFIG)),
+    "a segment begins before the last has ended": lambda: Summands(mutated(
+        SummandLane, "~_before(following,", "~_before(following + 1,")(CONFIG)),
+    "a summand for the next unit": lambda: Summands(mutated(
+        SummandLane, "return (place - end)", "return (place + 1 - end)")(CONFIG)),
+    "positions without their highest bit": lambda: Summands(mutated(
+        SummandLane, "[len(end) - 1]", "[len(end) - 2]")(CONFIG)),
+    "summands that follow the last bag": lambda: Summands(mutated(
+        SummandLane, " & current.keep)", ")")(CONFIG)),
+    "no segment drops the rest": lambda: Summands(mutated(
+        SummandLane, "drops.eq(ends & current.drop)", "drops.eq(0)")(CONFIG)),
     "a read without credit": lambda: Reads(sender=mutated(
         ReadCredits, "credit >= info.words", "credit != 0")),
     "words freed twice": lambda: Reads("(rows.o.p.fault != 0)", "1"),

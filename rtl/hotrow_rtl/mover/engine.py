@@ -338,9 +338,9 @@ class RowMover(wiring.Component):
         """POOL and UPDATE on several units: a lane per unit checks addresses, all ports write."""
         config, setting = self.config, control.setting
         m.submodules.bag_units = bags = BagUnits(config)
-        lengths = self._list(m, cleared, "lengths", LENGTH_WIDTH, LENGTH_BYTES, control, lanes=1)
+        lengths = self._list(m, cleared, "lengths", LENGTH_WIDTH, LENGTH_BYTES, control,
+                             lanes=config.bag_units)
         weights = self._list(m, cleared, "weights", 32, WEIGHT_BYTES, control)
-        connect(m, lengths=lengths[0], bags=bags.lengths)
         for number in range(config.row_ports):
             connect(m, weights=weights[number], bags=bags.weights[number])
             with m.If(setting.bags):
@@ -355,6 +355,7 @@ class RowMover(wiring.Component):
         if config.pools_batches:
             m.d.comb += bags.batch.eq(control.batch)
         for number in range(config.bag_units):
+            connect(m, lengths=lengths[number], bags=bags.lengths[number])
             connect(m, bags=bags.requests[number], lane=lanes[number].requests)
             connect(m, lane=lanes[number].checked, bags=bags.checked[number])
             with m.If(setting.bags):

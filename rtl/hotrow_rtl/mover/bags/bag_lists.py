@@ -1,20 +1,21 @@
 """BagLists: the lists of a POOL or UPDATE, from their lanes to the queues of several bag units."""
 
-from amaranth import Array, Module, Mux, ResetInserter, Signal
+from amaranth import Module, Mux, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config
 from ...interfaces.records import element, row_entry
+from ...primitives.bits import popcount
 from ...primitives.fifo import RamFifo
 from ...primitives.shared_module import shared_instance
 from ...primitives.skid_buffer import SkidBuffer
+from .bag_groups import BagGroups
 from .list_dispatch import BagDispatch, SummandLane
 from .payloads import (
     LENGTH_WIDTH,
     bag_item,
     bag_setting,
-    list_element,
     list_row,
     segment,
     summand,
@@ -38,10 +39,12 @@ class SummandQueues(wiring.Component):
     summands : In(stream(summand(config)))
         Every `row_ports`-th of the list.
     units : Out(stream(summand(config))).array(config.bag_units)
+    taken : Out(1)
+        A pulse per summand that has gone to a unit or is dropped.
 
     Timing
     ------
-    Latency 2 cycles, one summand per cycle.
+    Latency 3 cycles, one summand per cycle.
     """
 
     def __init__(self, config: Config):
@@ -54,27 +57,32 @@ class SummandQueues(wiring.Component):
             "segments": In(stream.Signature(segment(config))),
             "summands": In(summands),
             "units": Out(summands).array(config.bag_units),
+            "taken": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.segments = segments = RamFifo(segment(self.config), BAGS)
+        # Timing: `ready` of a lane is late, and stalls the lists of all lanes.
+        m.submodules.skid = skid = SkidBuffer(summand(self.config))
         m.submodules.distributor = distributor = SummandLane(self.config)
+        connect(m, flipped(self.summands), skid.i)
         connect(m, flipped(self.segments), segments.i)
         connect(m, segments=segments.o, distributor=distributor.segments)
         m.d.comb += [
             distributor.lane.eq(self.lane),
             distributor.start.eq(self.start),
-            distributor.valid.eq(self.summands.valid),
-            self.summands.ready.eq(distributor.ready),
+            distributor.valid.eq(skid.o.valid),
+            skid.o.ready.eq(distributor.ready),
         ]
+        m.d.sync += self.taken.eq(skid.o.valid & skid.o.ready)
         for number, out in enumerate(self.units):
             queue = RamFifo(summand(self.config), summand_queue(self.config))
             m.submodules[f"queue_{number}"] = queue
             connect(m, queue.o, flipped(out))
             m.d.comb += [
                 queue.i.valid.eq(distributor.unit_valid[number]),
-                queue.i.p.eq(self.summands.p),
+                queue.i.p.eq(skid.o.p),
                 distributor.unit_ready[number].eq(queue.i.ready),
             ]
         return ResetInserter(self.clear)(m)
@@ -94,8 +102,8 @@ class BagLists(wiring.Component):
         See `BagDispatch`.
     rows : In(stream(element(row_entry))).array(config.row_ports)
     targets, weights : In(stream(element(32))).array(config.row_ports)
-    lengths : In(stream(element(16)))
-        The lists of the command; element i comes in lane i mod `row_ports`.
+    lengths : In(stream(element(16))).array(config.bag_units)
+        The lists of the command; element i comes in lane i mod the number of lanes.
     begin, common_row, bag_count, done : Out
         See `BagDispatch`.
     bags : Out(stream(bag_item(config))).array(config.bag_units)
@@ -104,7 +112,7 @@ class BagLists(wiring.Component):
 
     Timing
     ------
-    One bag and `row_ports` summands per cycle.
+    `bag_units` bags and `row_ports` summands per cycle.
     """
 
     def __init__(self, config: Config):
@@ -117,7 +125,7 @@ class BagLists(wiring.Component):
             "rows": In(stream.Signature(element(row_entry))).array(lanes),
             "targets": In(stream.Signature(element(32))).array(lanes),
             "weights": In(stream.Signature(element(32))).array(lanes),
-            "lengths": In(stream.Signature(element(LENGTH_WIDTH))),
+            "lengths": In(stream.Signature(element(LENGTH_WIDTH))).array(units),
             "begin": Out(1),
             "common_row": Out(list_row(config)),
             "bag_count": Out(32),
@@ -130,12 +138,15 @@ class BagLists(wiring.Component):
         m = Module()
         config, setting = self.config, self.setting
         cleared = ResetInserter(self.clear)
-        dispatch, entries = BagDispatch(config), SkidBuffer(list_element(config))
+        dispatch, groups = BagDispatch(config), BagGroups(config)
         m.submodules.dispatch = cleared(dispatch)
-        m.submodules.entries = cleared(entries)
-        connect(m, flipped(self.lengths), dispatch.lengths)
-        connect(m, entries=entries.o, dispatch=dispatch.entries)
+        m.submodules.groups = cleared(groups)
+        for outer, inner in zip(self.lengths, groups.lengths, strict=True):
+            connect(m, flipped(outer), inner)
+        connect(m, groups=groups.groups, dispatch=dispatch.groups)
         m.d.comb += [
+            groups.start.eq(self.start),
+            groups.setting.eq(setting),
             dispatch.start.eq(self.start),
             dispatch.setting.eq(setting),
             self.begin.eq(dispatch.begin),
@@ -146,15 +157,13 @@ class BagLists(wiring.Component):
 
         # A POOL has a row, and a weight, per summand and a target per bag; an UPDATE has a target
         # per summand and a row per bag.
-        lane_idx, taken_count = Signal(range(config.row_ports)), Signal(32)  # summands
-        by_lane, fires = [], []
+        taken, taken_count = Signal(config.row_ports), Signal(32)  # summands
         for number, (row, target, weight) in enumerate(zip(
                 self.rows, self.targets, self.weights, strict=True)):
             lane = SummandQueues(config)
             m.submodules[f"lane_{number}"] = shared_instance(platform, lane)
             listed, slot = Signal(list_row(config)), Signal(list_row(config))
-            entry, entry_ready = Signal(list_element(config)), Signal()
-            summands = lane.summands
+            summands, entry = lane.summands, groups.entries[number]
             m.d.comb += [
                 listed.row.eq(row.p.value.row),
                 listed.table.eq(row.p.value.table),
@@ -165,46 +174,32 @@ class BagLists(wiring.Component):
                 lane.clear.eq(self.clear),
                 lane.lane.eq(number),
                 lane.start.eq(self.start),
-                entry_ready.eq(entries.i.ready & (lane_idx == number)),
                 summands.valid.eq(Mux(setting.updates, target.valid,
                                       row.valid & (weight.valid | ~setting.weighted))),
                 summands.p.entry.eq(Mux(setting.updates, slot, listed)),
                 summands.p.weight.eq(weight.p.value),
                 summands.p.weight_fault.eq(weight.p.fault),
-                entry.row.eq(Mux(setting.updates, listed, slot)),
-                entry.last.eq(Mux(setting.updates, row.p.last, target.p.last)),
-                row.ready.eq(Mux(setting.updates, entry_ready, summands.valid & summands.ready)),
-                target.ready.eq(Mux(setting.updates, summands.ready, entry_ready)),
+                entry.valid.eq(Mux(setting.updates, row.valid, target.valid)),
+                entry.p.eq(Mux(setting.updates, listed, slot)),
+                row.ready.eq(Mux(setting.updates, entry.ready, summands.valid & summands.ready)),
+                target.ready.eq(Mux(setting.updates, summands.ready, entry.ready)),
                 weight.ready.eq(summands.valid & summands.ready & setting.weighted),
             ]
             connect(m, dispatch=dispatch.segments[number], lane=lane.segments)
             for unit in range(config.bag_units):
                 connect(m, lane.units[unit], flipped(self.summands[unit][number]))
-            by_lane.append((Mux(setting.updates, row.valid, target.valid), entry))
-            fires.append(summands.valid & summands.ready)
+            m.d.comb += taken[number].eq(lane.taken)
             if number == 0:
-                with m.If(setting.updates):
-                    m.d.comb += [
-                        dispatch.first_row.eq(entries.o.p.row),
-                        dispatch.first_row_valid.eq(entries.o.valid),
-                    ]
-                with m.Else():
-                    m.d.comb += [
-                        dispatch.first_row.eq(listed),
-                        dispatch.first_row_valid.eq(row.valid),
-                    ]
+                group = groups.groups
+                m.d.comb += [
+                    dispatch.first_row.eq(Mux(setting.updates, group.p.bags[0].entry, listed)),
+                    dispatch.first_row_valid.eq(Mux(setting.updates, group.valid, row.valid)),
+                ]
 
-        # The elements of the other list, one by one.
-        m.d.comb += [
-            entries.i.valid.eq(Array(valid for valid, _ in by_lane)[lane_idx]),
-            entries.i.p.eq(Array(entry.as_value() for _, entry in by_lane)[lane_idx]),
-            dispatch.summands_ended.eq(taken_count == setting.summands),
-        ]
-        m.d.sync += taken_count.eq(taken_count + sum(fires))
-        with m.If(entries.i.valid & entries.i.ready):
-            m.d.sync += lane_idx.eq(lane_idx + 1)
+        m.d.comb += dispatch.summands_ended.eq(taken_count == setting.summands)
+        m.d.sync += taken_count.eq(taken_count + popcount(m, taken))
         with m.If(self.start):
-            m.d.sync += [lane_idx.eq(0), taken_count.eq(0)]
+            m.d.sync += taken_count.eq(0)
 
         for unit, out in enumerate(self.bags):
             queue = RamFifo(bag_item(config), BAGS)

@@ -72,7 +72,7 @@ class BagUnits(wiring.Component):
             "rows": In(stream.Signature(element(row_entry))).array(ports),
             "targets": In(stream.Signature(element(32))).array(ports),
             "weights": In(stream.Signature(element(32))).array(ports),
-            "lengths": In(stream.Signature(element(LENGTH_WIDTH))),
+            "lengths": In(stream.Signature(element(LENGTH_WIDTH))).array(units),
             "requests": Out(stream.Signature(transfer_request(config))).array(units),
             "checked": In(stream.Signature(checked_transfer(config))).array(units),
             "sent": Out(transfers).array(units),
@@ -93,8 +93,7 @@ class BagUnits(wiring.Component):
         config = self.config
         cleared = ResetInserter(self.clear)
         m.submodules.lists = lists = BagLists(config)
-        connect(m, flipped(self.lengths), lists.lengths)
-        for name in ("rows", "targets", "weights"):
+        for name in ("rows", "targets", "weights", "lengths"):
             for outer, inner in zip(getattr(self, name), getattr(lists, name), strict=True):
                 connect(m, flipped(outer), inner)
         m.d.comb += [

@@ -3,7 +3,8 @@
 Design of a card with several bag units: bag b belongs to unit b mod `bag_units`, with all its
 reads, so that the additions of a bag, and their order, are those of a card with one unit.
 
-    lists -> BagDispatch -> SummandLane of each list lane -> queue per lane and unit -> BagUnit
+    lists -> BagGroups -> BagDispatch -> queue per unit -> BagUnit
+    BagDispatch -> SummandLane of each list lane -> queue per lane and unit -> BagUnit
     BagUnit -> address lane of its number -> ReadCredits -> AddressCrossbar -> row port
     row port -> ReadReturn -> queue per port and unit -> BagUnit -> ResultDemux -> row port
 
@@ -11,14 +12,14 @@ A read leaves its unit only with a reservation for all its words in the queue th
 a row port never waits for a unit, and no unit waits for another.
 """
 
-from amaranth import Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import Config
 from ...contract.encoding import Status
-from ...interfaces.records import element
-from .payloads import LENGTH_WIDTH, bag_item, bag_setting, list_element, list_row, segment
+from ...primitives.bits import onehot_mux, popcount
+from .payloads import bag_group, bag_item, bag_setting, list_row, segment
 
 
 class BagDispatch(wiring.Component):
@@ -37,9 +38,7 @@ class BagDispatch(wiring.Component):
         A pulse before each command.
     setting : In(bag_setting())
         Stable from `start` until the command completes.
-    lengths : In(stream(element(16)))
-    entries : In(stream(list_element(config)))
-        The list with an element per bag: the rows of an UPDATE, the targets of a POOL.
+    groups : In(stream(bag_group(config)))
     first_row, first_row_valid : In
         The first element of the list of rows, valid once it has come, until it is transferred.
     summands_ended : In(1)
@@ -50,15 +49,16 @@ class BagDispatch(wiring.Component):
         The first listed row, whose table sets the format of all rows.
     bags : Out(stream(bag_item(config))).array(config.bag_units)
     segments : Out(stream(segment(config))).array(config.row_ports)
-        The summands of each bag, for every lane of their list.
+        The summands of each group, for every lane of their list. A `valid` waits for the `ready`
+        of all `bags` and `segments`.
     bag_count : Out(32)
-        Bags sent.
+        Bags sent, valid with `done`.
     done : Out(1)
         The lists have ended.
 
     Timing
     ------
-    Combinational from lists to bags; one bag per cycle.
+    Combinational from groups to bags; a group, which has a bag for every unit, per cycle.
     """
 
     def __init__(self, config: Config):
@@ -66,8 +66,7 @@ class BagDispatch(wiring.Component):
         super().__init__({
             "start": In(1),
             "setting": In(bag_setting()),
-            "lengths": In(stream.Signature(element(LENGTH_WIDTH))),
-            "entries": In(stream.Signature(list_element(config))),
+            "groups": In(stream.Signature(bag_group(config))),
             "first_row": In(list_row(config)),
             "first_row_valid": In(1),
             "summands_ended": In(1),
@@ -81,60 +80,46 @@ class BagDispatch(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config, setting, lengths, entries = self.config, self.setting, self.lengths, self.entries
-        length, item = lengths.p.value, Signal(bag_item(config))
+        setting, groups, group, units = self.setting, self.groups, self.groups.p, len(self.bags)
         position, left_count = Signal(32), Signal(32)  # summands sent, and still to come
-        unit = Signal(range(config.bag_units))
-        entry_ended, length_ended = Signal(), Signal()
-        send, ready, lists_valid, wrong = Signal(), Signal(), Signal(), Signal()
-        has_entries, has_summands = Signal(), Signal()
-        list_error, error_index = Signal(8), Signal(32)
-        part = Signal(segment(config))
-        drops = Signal()  # segments are for `drop`
+        ends = [Signal(32, name=f"end_{unit}") for unit in range(units)]
+        kept, wrong = Signal(units), Signal(units)  # bags that are sent; the first that is not
+        kept_count, sent_count = Signal(range(units + 1)), Signal(range(units + 1))
+        send, ready, reports, ended, has_summands = (
+            Signal(name=name) for name in ("send", "ready", "reports", "ended", "has_summands"))
+        list_error, error_index, error_unit = Signal(8), Signal(32), Signal(range(units))
+        part = Signal(segment(self.config))
 
-        # A bag goes to its unit and to every lane in the same cycle, once all are ready.
-        readies = [one.ready for one in self.segments]
-        unit_ready = Signal()
-        with m.Switch(unit):
-            for number, one in enumerate(self.bags):
-                with m.Case(number):
-                    m.d.comb += unit_ready.eq(one.ready)
-        m.d.comb += ready.eq(unit_ready & _all(readies))
-        for number, one in enumerate(self.bags):
-            m.d.comb += [one.p.eq(item), one.valid.eq(send & _all(readies) & (unit == number))]
-        for number, one in enumerate(self.segments):
-            others = readies[:number] + readies[number + 1:]
-            m.d.comb += [
-                one.p.eq(part),
-                one.valid.eq(Mux(drops, 1, send & unit_ready) & _all(others)),
-            ]
+        # A group goes to all units and lanes in the same cycle, once all are ready.
         m.d.comb += [
-            has_entries.eq(setting.updates | setting.listed),
+            ready.eq(Cat(one.ready for one in [*self.bags, *self.segments]).all()),
             has_summands.eq(~setting.updates | setting.listed),
-            wrong.eq((lengths.p.fault != 0) | (length > left_count)
-                     | setting.updates & (length == 0)),
-            lists_valid.eq(lengths.valid & (entries.valid | ~has_entries)),
-            item.entry.eq(entries.p.row),
-            item.length.eq(length),
-            item.position.eq(position),
-            part.unit.eq(unit),
-            part.length.eq(Mux(has_summands, length, 0)),
-            part.drop.eq(drops),
+            wrong.eq(Cat(bag.present for bag in group.bags) & ~kept & (kept << 1 | 1)),
+            kept_count.eq(popcount(m, kept)),
+            part.keep.eq(Mux(has_summands, kept, 0)),
+            part.drop.eq(group.last | wrong.any()),
         ]
-        with m.If(send & ready):
-            m.d.sync += [
-                unit.eq(Mux(unit == config.bag_units - 1, 0, unit + 1)),
-                self.bag_count.eq(self.bag_count + 1),
+        for unit, (bag, out) in enumerate(zip(group.bags, self.bags, strict=True)):
+            m.d.comb += [
+                ends[unit].eq(position + bag.end),
+                kept[unit].eq(bag.sound & (bag.end <= left_count)),
+                part.ends[unit].eq(ends[unit]),
+                out.valid.eq(ready & Mux(reports, error_unit == unit, send & kept[unit])),
+                out.p.entry.eq(bag.entry),
+                out.p.length.eq(bag.length),
+                out.p.position.eq(
+                    Mux(reports, error_index, ends[unit - 1] if unit else position)),
+                out.p.list_error.eq(Mux(reports, list_error, 0)),
             ]
-        with m.If(lengths.valid & lengths.ready & lengths.p.last):
-            m.d.sync += length_ended.eq(1)
-        with m.If(entries.valid & entries.ready & entries.p.last):
-            m.d.sync += entry_ended.eq(1)
+        for one in self.segments:
+            m.d.comb += [one.p.eq(part), one.valid.eq(send & ready)]
 
+        m.d.sync += [sent_count.eq(0), self.bag_count.eq(self.bag_count + sent_count)]
+        with m.If(groups.valid & groups.ready & group.last):
+            m.d.sync += ended.eq(1)
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += [position.eq(0), left_count.eq(setting.summands), unit.eq(0),
-                             length_ended.eq(0), entry_ended.eq(~has_entries)]
+                m.d.sync += [position.eq(0), left_count.eq(setting.summands), ended.eq(0)]
                 with m.If(self.start):
                     m.d.sync += [self.done.eq(0), self.bag_count.eq(0)]
                     m.next = "FIRST ROW"
@@ -144,57 +129,40 @@ class BagDispatch(wiring.Component):
                     m.d.sync += self.begin.eq(1)
                     m.next = "WALK"
             with m.State("WALK"):
-                m.d.sync += self.begin.eq(0)
-                m.d.comb += [
-                    send.eq(lists_valid & ~wrong),
-                    lengths.ready.eq(send & ready),
-                    entries.ready.eq(send & ready & has_entries),
-                ]
+                fault = onehot_mux(wrong, [bag.fault for bag in group.bags])
+                m.d.comb += [send.eq(groups.valid), groups.ready.eq(ready)]
                 m.d.sync += [
-                    list_error.eq(Mux(lengths.p.fault != 0, Status.SLVERR - 1 + lengths.p.fault,
-                                      Status.LOOKUPS)),
-                    error_index.eq(position + Mux(lengths.p.fault != 0, 0, length)),
+                    self.begin.eq(0),
+                    error_unit.eq(kept_count),
+                    error_index.eq(onehot_mux(wrong, ends)),
+                    list_error.eq(Mux(fault != 0, Status.SLVERR - 1 + fault, Status.LOOKUPS)),
                 ]
                 with m.If(send & ready):
-                    m.d.sync += [position.eq(position + length),
-                                 left_count.eq(left_count - length)]
-                    with m.If(lengths.p.last):
+                    m.d.sync += [
+                        sent_count.eq(kept_count),
+                        position.eq(position + group.bags[-1].end),
+                        left_count.eq(left_count - group.bags[-1].end),
+                    ]
+                    with m.If(wrong.any()):
+                        m.next = "LIST ERROR"
+                    with m.Elif(group.last):
                         m.next = "LENGTHS ENDED"
-                with m.Elif(lengths.valid & wrong):
-                    m.next = "LIST ERROR"
             with m.State("LENGTHS ENDED"):
-                m.d.sync += error_index.eq(position)
-                m.next = "DROP"
+                m.d.sync += [list_error.eq(Status.LOOKUPS), error_index.eq(position)]
+                m.next = "DRAIN"
                 with m.If(left_count != 0):
-                    m.d.sync += list_error.eq(Status.LOOKUPS)
                     m.next = "LIST ERROR"
             with m.State("LIST ERROR"):
-                m.d.comb += [
-                    send.eq(1),
-                    item.list_error.eq(list_error),
-                    item.position.eq(error_index),
-                    part.length.eq(0),
-                ]
+                m.d.comb += reports.eq(1)
                 with m.If(ready):
-                    m.next = "DROP"
-            with m.State("DROP"):
-                m.d.comb += drops.eq(1)
-                with m.If(_all(readies)):
+                    m.d.sync += sent_count.eq(1)
                     m.next = "DRAIN"
             with m.State("DRAIN"):
-                m.d.comb += [lengths.ready.eq(~length_ended), entries.ready.eq(~entry_ended)]
-                with m.If(length_ended & entry_ended & (self.summands_ended | ~has_summands)):
+                m.d.comb += groups.ready.eq(1)
+                with m.If(ended & (self.summands_ended | ~has_summands)):
                     m.d.sync += self.done.eq(1)
                     m.next = "IDLE"
         return m
-
-
-def _all(signals):
-    """All of the signals, true if there is none."""
-    value = 1
-    for signal in signals:
-        value = value & signal
-    return value
 
 
 class SummandLane(wiring.Component):
@@ -211,7 +179,7 @@ class SummandLane(wiring.Component):
     start : In(1)
         A pulse before each command.
     segments : In(stream(segment(config)))
-        The bags in order. With `drop` all further summands are dropped until `start`.
+        The bags in order. After one with `drop` all further summands are dropped until `start`.
     valid, ready : In, Out
         Handshake of the lane's summands.
     unit_valid, unit_ready : Out, In, config.bag_units bits each
@@ -219,7 +187,7 @@ class SummandLane(wiring.Component):
 
     Timing
     ------
-    Combinational; a summand per cycle, and the end of a bag per cycle.
+    Combinational; a summand per cycle, and the end of a segment per cycle.
     """
 
     def __init__(self, config: Config):
@@ -237,28 +205,34 @@ class SummandLane(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         lanes, new = self.config.row_ports, self.segments
-        # Summands of the bag from the lane's next one on, not above 0 after the bag's last.
-        left, current = (Signal(range(-lanes, 1 << LENGTH_WIDTH), name=name)
-                         for name in ("left", "current"))
-        unit_q, unit = Signal.like(new.p.unit), Signal.like(new.p.unit)
-        loads, active, inside, fire, drops = Signal(), Signal(), Signal(), Signal(), Signal()
+        held, current = Signal.like(new.p), Signal.like(new.p)
+        # Positions of the lane's next summand and the one after it, as those of a segment.
+        place, following = (Signal.like(new.p.ends[0], name=name)
+                            for name in ("place", "following"))
+        loads, drops = Signal(init=1), Signal()
+        active, fire, passes, ends = Signal(), Signal(), Signal(), Signal()
+        below = Signal(self.config.bag_units)  # bags that the summand belongs to, or comes before
         m.d.comb += [
-            loads.eq(left <= 0),
-            current.eq(Mux(loads, left + new.p.length, left)),
-            active.eq(~drops & (~loads | new.valid & ~new.p.drop)),
-            unit.eq(Mux(loads, new.p.unit, unit_q)),
-            inside.eq(current > 0),
-            fire.eq(active & inside & self.valid & self.unit_ready.bit_select(unit, 1)),
+            current.eq(Mux(loads, new.p, held)),
+            active.eq(~drops & (~loads | new.valid)),
+            below.eq(Cat(_before(place, end) for end in current.ends) & current.keep),
+            self.unit_valid.eq(Mux(active & self.valid, below & ~(below << 1), 0)),
+            fire.eq((self.unit_valid & self.unit_ready).any()),
+            passes.eq(active & (fire | ~below.any())),
+            ends.eq(~below.any() | ~_before(following, current.ends[-1])),
             self.ready.eq(fire | drops),
-            new.ready.eq(~drops & loads & (~inside | fire | new.p.drop)),
+            new.ready.eq(loads & passes),
         ]
-        for number in range(self.config.bag_units):
-            m.d.comb += self.unit_valid[number].eq(
-                active & inside & self.valid & (unit == number))
-        with m.If(active & (fire | ~inside)):
-            m.d.sync += [left.eq(current - Mux(inside, lanes, 0)), unit_q.eq(unit)]
-        with m.If(new.valid & new.ready & new.p.drop):
-            m.d.sync += drops.eq(1)
+        with m.If(fire):
+            m.d.sync += [place.eq(following), following.eq(following + lanes)]
+        with m.If(passes):
+            m.d.sync += [held.eq(current), loads.eq(ends), drops.eq(ends & current.drop)]
         with m.If(self.start):
-            m.d.sync += [left.eq(-self.lane), drops.eq(0)]
+            m.d.sync += [place.eq(self.lane), following.eq(self.lane + lanes), loads.eq(1),
+                         drops.eq(0)]
         return m
+
+
+def _before(place, end):
+    """Whether a position lies before an end, of both of which the lowest bits are given."""
+    return (place - end)[len(end) - 1]

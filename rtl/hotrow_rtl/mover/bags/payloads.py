@@ -143,9 +143,20 @@ def list_row(config: Config) -> data.StructLayout:
         "row": ROW_NUMBER_WIDTH, "table": config.table_width, "unknown": 1, "fault": 2})
 
 
-def list_element(config: Config) -> data.StructLayout:
-    """A listed row or slot; `last` on the final one of its list."""
-    return data.StructLayout({"row": list_row(config), "last": 1})
+def bag_group(config: Config) -> data.StructLayout:
+    """A bag for each unit, number `bag_units` * n + i for unit i; `last` on the lists' final group.
+
+    present, sound
+        The bag exists; no bag of the group up to this one has a length that is refused.
+    entry, length, fault
+        See `bag_item`; fault of the length's word. A bag with a fault, or that does not exist, has
+        length 0.
+    end
+        Sum of the lengths up to this one.
+    """
+    return data.StructLayout({"last": 1, "bags": data.ArrayLayout(data.StructLayout({
+        "present": 1, "sound": 1, "entry": list_row(config), "length": LENGTH_WIDTH, "fault": 2,
+        "end": LENGTH_WIDTH + log2(config.bag_units)}), config.bag_units)})
 
 
 def bag_item(config: Config) -> data.StructLayout:
@@ -162,9 +173,14 @@ def bag_item(config: Config) -> data.StructLayout:
 
 
 def segment(config: Config) -> data.StructLayout:
-    """Consecutive summands of a list, of one bag of `unit`; with `drop` all further summands."""
+    """Consecutive summands of a list, those of a bag for each unit; `drop` all after them.
+
+    A bag begins where that of the last unit has ended and ends before position `ends`, of which the
+    lowest bits suffice. Those of units without `keep`, which follow all others, are dropped, too.
+    """
+    units = config.bag_units
     return data.StructLayout({
-        "unit": range(config.bag_units), "length": LENGTH_WIDTH, "drop": 1})
+        "ends": data.ArrayLayout(LENGTH_WIDTH + 1 + log2(units), units), "keep": units, "drop": 1})
 
 
 def summand(config: Config) -> data.StructLayout:
