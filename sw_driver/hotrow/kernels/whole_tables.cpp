@@ -131,7 +131,9 @@ extern "C" int64_t step_whole(const Features *of, const void *flat, int32_t wide
               [&](const auto &work) { lists.parallel(threads, work); },
               [&](int64_t i) { return slots[i]; },
               [&](auto width, int64_t i, Floats *memory, const auto &take) INLINED {
-        lists.sum<decltype(width)::value>(i, of->table.dim, memory, take);
+        const int64_t first = lists.begin(i);
+        sum_listed<decltype(width)::value>(listed + first, nullptr, counts[i] - first,
+                                           of->table.dim, memory, take);
     });
     return 0;
 } catch (const std::exception &) {
