@@ -86,6 +86,7 @@ def test_no_card(library):
     library.card_unmap(None, 1 << 16)
     library.card_wait(None, 0, 0, 1.0)
     library.card_close(None)
+    assert library.card_plan(None, 0, None, 1, None, None) == 0
     assert library.card_read_register(None, STATUS) == 0
     assert not library.card_open(None, 1)
 

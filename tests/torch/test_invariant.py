@@ -147,15 +147,17 @@ def test_caches_that_are_reset_between_batches_that_bypass(seeds):
 
 def unmarked(store):
     """The window of coming batches is one shorter: the farthest is not marked."""
-    mark = store.policy.mark
-    store.policy.mark = lambda batch, number: (
-        mark(batch, number) if number < store.device.next_batch + store.look_ahead else None)
+    place = store.policy.place
+    store.policy.place = lambda batch, number, retired, coming, *others: place(
+        batch, number, retired,
+        [each for each in coming if each[0] < store.device.next_batch + store.look_ahead], *others)
 
 
 def retired_early(store):
     """The window of past batches is one shorter: a batch retires before it has trained."""
-    retire = store.policy.retire
-    store.policy.retire = lambda number: retire(min(number + 1, store.device.next_batch - 1))
+    place = store.policy.place
+    store.policy.place = lambda batch, number, retired, *others: place(
+        batch, number, min(retired + 1, store.device.next_batch - 1), *others)
 
 
 def bypasses_forgotten(store):

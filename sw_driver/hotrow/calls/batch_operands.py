@@ -57,12 +57,23 @@ class BatchOperands:
         ------
         BatchError, RegistrationError
         """
-        commands, geometry = self._commands, self._commands.geometry
+        commands = self._commands
         if isinstance(batch, StagedBatch):
             batch.use(held, commands.lock)  # these commands read ids, and no row
             return batch
         if not isinstance(batch, Batch):
             batch = Batch.dense(batch)
+        tables = self.check_batch(batch)
+        tables.hold(held)
+        operands = {"source": commands.staging.stage(batch.ids, held),
+                    **batch_operands(batch, tables)}
+        if batch.lengths is not None:
+            operands["lengths"] = commands.staging.stage(batch.lengths, held)
+        return StagedBatch(batch, tables, operands, held, commands.lock)
+
+    def check_batch(self, batch: Batch) -> TableSet:
+        """The tables of a batch, which is checked; errors as in `stage`."""
+        commands, geometry = self._commands, self._commands.geometry
         tables = commands.tables.resolve(batch)
         if batch.fits is not geometry:
             for what, count, limit in (("samples", batch.samples, geometry.batch_samples),
@@ -73,13 +84,7 @@ class BatchOperands:
             batch.fits = geometry
         if commands.settings.check_ids and batch.checked != tables.rows:
             batch.check(tables)
-        tables.hold(held)
-        operands = {"source": commands.staging.stage(batch.ids, held), "flags": batch.flags,
-                    "count": batch.lookups, "samples": batch.samples,
-                    "first_table": tables[0].number, "table_count": batch.table_count}
-        if batch.lengths is not None:
-            operands["lengths"] = commands.staging.stage(batch.lengths, held)
-        return StagedBatch(batch, tables, operands, held, commands.lock)
+        return tables
 
     def hold(self, batch: BatchLike) -> StagedBatch:
         """Check a batch and put it where the device finds it, until its `release`."""
@@ -87,18 +92,24 @@ class BatchOperands:
             raise BatchError("the batch is staged: commands take it as it is")
         return hold(self._commands, lambda held: self.stage(batch, held))
 
-    def check(self, staged: StagedBatch, completion: Completion) -> None:
-        """Raise the error that a completion reports about a batch.
+    def check(self, batch: Batch, tables: TableSet, completion: Completion) -> None:
+        """Raise the error that a completion reports about a batch of some tables.
 
         Raises
         ------
         BatchError, CommandError
         """
         if completion["status"] == Status.ROW_OUT_OF_RANGE:
-            raise staged.batch.refusal(completion["error_index"], staged.tables)
+            raise batch.refusal(completion["error_index"], tables)
         self._commands.check(completion)
 
-    def count(self, staged: StagedBatch, completion: Completion) -> None:
+    def count(self, tables: TableSet, completion: Completion) -> None:
         """The counters hold rows of the batch's tables, unless its command was refused."""
         if completion["status"] in (Status.OK, Status.ROW_OUT_OF_RANGE):
-            self._commands.tables.in_counters.update(staged.tables.numbers)
+            self._commands.tables.in_counters.update(tables.numbers)
+
+
+def batch_operands(batch: Batch, tables: TableSet) -> dict[str, int]:
+    """Operands of a batch of some tables beside its lists: dict of str to int."""
+    return {"flags": batch.flags, "count": batch.lookups, "samples": batch.samples,
+            "first_table": tables.numbers[0], "table_count": batch.table_count}

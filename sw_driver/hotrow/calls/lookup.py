@@ -43,8 +43,8 @@ class Lookup:
             staged = self._batches.stage(batch, held)
 
             def finish(c: Completion) -> Observation:
-                self._batches.count(staged, c)
-                self._batches.check(staged, c)
+                self._batches.count(staged.tables, c)
+                self._batches.check(staged.batch, staged.tables, c)
                 return observation(c)
 
             return self._commands.submit(Opcode.OBSERVE, staged.operands, finish, held)
@@ -232,8 +232,8 @@ class Lookup:
 
             def finish(c: Completion) -> Split:
                 if observe:
-                    self._batches.count(staged, c)
-                self._batches.check(staged, c)
+                    self._batches.count(staged.tables, c)
+                self._batches.check(staged.batch, staged.tables, c)
                 popular, unique = c["popular"], c["unique"]
                 order = np.empty(samples, np.int64)
                 order[:popular] = lists["popular"].written("<u4", popular)

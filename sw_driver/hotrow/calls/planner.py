@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,9 @@ from ..contract.generated import (
     PlanPolicy,
     Status,
 )
+from ..contract.records import COMMAND, COMPLETION, Record
 from ..memory.buffer import Held
+from ..operands.batch import Batch
 from ..operands.integers import numbered, whole
 from ..operands.results import Observation, PlacedRows, Plan, Words
 from ..operands.staging import Lease
@@ -26,7 +29,7 @@ from ..operands.tables import TableSet
 from ..queues.commands import Commands, cycles_of
 from ..queues.futures import Completion, Future
 from ..system.forks import cached_property
-from .batch_operands import BatchLike, BatchOperands, StagedBatch
+from .batch_operands import BatchLike, BatchOperands, batch_operands
 
 _WORD = 0xFFFF_FFFF
 _PLANNED = (Status.OK, Status.ROW_OUT_OF_RANGE)  # the lists are valid
@@ -37,6 +40,22 @@ _LISTS = {"slots": 0, "fill_slots": 1, "victim_slots": 2, "fills": 3, "victims":
 _ROOMS = 7  # of which the lists above begin at those numbers; an entry of a row has two words
 # Maybe planned, the lists are not valid.
 _UNKNOWN = Status.SLVERR, Status.DECERR, Status.TIMEOUT, Status.PARITY
+_COMMAND, _COMPLETION = Record(COMMAND), Record(COMPLETION)
+
+
+class Places(Protocol):
+    """Where a transport that plans at once writes the places of a batch's lookups.
+
+    Attributes
+    ----------
+    address : int
+        On the host, of what the transport takes.
+    placed : int
+        Not 0 if it wrote them: every row of the batch had a slot.
+    """
+
+    address: int
+    placed: int
 
 
 @dataclass
@@ -86,8 +105,9 @@ class BatchNumbers:
 class Planner:
     """Part of `Device`: the calls return futures."""
 
-    def __init__(self, commands: Commands, batches: BatchOperands):
-        self._commands, self._batches = commands, batches
+    def __init__(self, commands: Commands, batches: BatchOperands,
+                 at_once: Callable[[int, int, int, int, int], int] | None = None):
+        self._commands, self._batches, self._at_once = commands, batches, at_once
         self.numbers = BatchNumbers()
 
     @cached_property
@@ -156,16 +176,17 @@ class Planner:
             def finish(c: Completion) -> Plan:
                 numbers.note(c, planned)
                 if observe:
-                    self._batches.count(staged, c)
+                    self._batches.count(staged.tables, c)
                 commands.tables.in_directory.update(staged.tables.numbers)
                 plan = None
                 if c["status"] in _PLANNED:
-                    plan = _read_plan(c, planned, staged, _Lists(lease, room, lists is not None),
+                    plan = _read_plan(c, planned, lookups, staged.tables,
+                                      _Lists(lease, room, lists is not None),
                                       commands.geometry.slots)
                     if lists is not None:
                         commands.results.keep(lease, lists)
                 try:
-                    self._batches.check(staged, c)
+                    self._batches.check(staged.batch, staged.tables, c)
                 except BatchError as error:
                     error.plan = plan
                     raise
@@ -182,6 +203,82 @@ class Planner:
                     numbers.under_way.pop(planned, None)
                 raise
 
+    def plan_at_once(self, batch: Batch, number: int, policy: str, observe: bool, lists: Held,
+                     retired: int, coming: Sequence[tuple[int, Batch]],
+                     places: Places) -> Plan | None:
+        """`retire` batches, `mark` those that come, and `plan` one, by one call of the transport.
+
+        Parameters
+        ----------
+        batch, number, policy, observe, lists
+            As in `plan`.
+        retired : int
+            The last batch that has trained.
+        coming : sequence of (int, Batch)
+            Batches to be marked, by number.
+        places : Places
+            If they were written, the plan has no `slots`, and no rows in its lists.
+
+        Returns
+        -------
+        Plan, or None if the transport has no such call, or executes other commands: nothing changed
+
+        Raises
+        ------
+        BatchError, CommandError, DeviceError
+        """
+        commands, numbers, held = self._commands, self.numbers, Held()
+        batches, begun = [*coming, (number, batch)], False
+        try:
+            with commands.lock:
+                commands.check_open()
+                if (self._at_once is None or commands.queue("lookup").outstanding
+                        or not all(map(_in_host, batches))):
+                    return None
+                number = self._check_number(number, retired=retired)
+                tables = [self._batches.check_batch(each) for _, each in batches]
+                room = -(-batch.lookups // _WORDS) * _WORDS
+                lease = commands.results.lease(4 * room * _ROOMS, held)
+                lists_at = {name: lease.slab.host + lease.offset + 4 * room * first
+                            for name, first in _LISTS.items()}
+                records = np.zeros(len(batches) * (_COMMAND.size + _COMPLETION.size), np.uint8)
+                for at, ((each, its), of) in enumerate(zip(batches, tables, strict=True)):
+                    fields = batch_operands(its, of) | {
+                        "opcode": Opcode.MARK, "value": each & _WORD, "source": _host(its.ids),
+                        "lengths": 0 if its.lengths is None else _host(its.lengths)}
+                    if at == len(coming):
+                        fields |= lists_at | {"opcode": Opcode.PLAN, "flags": (
+                            fields["flags"] | policy_flags(policy) | _COUNT * observe)}
+                    _COMMAND.write(records.data, at, fields)
+                numbers.under_way[number], begun = None, True
+            completions = records[len(batches) * _COMMAND.size:]
+            done = self._at_once(retired & _WORD, _host(records), len(batches), _host(completions),
+                                 places.address)
+            with commands.lock:
+                if done:
+                    numbers.retired = retired
+                plan = None
+                for at, ((_, its), of) in enumerate(zip(batches[:done], tables, strict=False)):
+                    completion = _COMPLETION.read(completions.data, at)
+                    commands.account("lookup", completion)
+                    self._batches.check(its, of, completion)
+                    if at == len(coming):
+                        plan = _read_plan(
+                            completion, number, 0 if places.placed else batch.lookups, of,
+                            _Lists(lease, room, True), commands.geometry.slots)
+                        commands.results.keep(lease, lists)
+                        commands.tables.in_directory.update(of.numbers)
+                        if observe:
+                            commands.tables.in_counters.update(of.numbers)
+                        numbers.known_next = number + 1
+                numbers.under_way.pop(number, None)
+                begun = False
+                return plan
+        finally:
+            held.release()
+            if begun:
+                numbers.lose()
+
     def mark(self, batch: BatchLike, number: int) -> Future[Observation]:
         """Hold the slots that rows of a coming batch have, until the batch is retired.
 
@@ -196,7 +293,7 @@ class Planner:
             staged = self._batches.stage(batch, held)
 
             def finish(c: Completion) -> Observation:
-                self._batches.check(staged, c)
+                self._batches.check(staged.batch, staged.tables, c)
                 return observation(c)
 
             return self._commands.submit(
@@ -235,8 +332,10 @@ class Planner:
             raise DeviceError(f"this card has no planner, which {what} needs: split the batch, or "
                               f"use a card built with planner=True")
 
-    def _check_number(self, number: int | None, marked: bool = False) -> int:
-        """The batch's number, by default the next one, if the card will accept it."""
+    def _check_number(self, number: int | None, marked: bool = False,
+                      retired: int | None = None) -> int:
+        """The batch's number, by default the next one, if the card will accept it once batches up
+        to `retired` are."""
         first = self.numbers.next
         number = first if number is None else whole(number, "number")
         self.check("MARK" if marked else "PLAN")
@@ -249,11 +348,12 @@ class Planner:
                 f"batch {number} cannot be {'marked' if marked else 'planned'}: "
                 f"expected {'at least ' if marked else ''}{first}, the next to be "
                 f"planned; clear_directory() begins again with 0")
-        ahead = number - self.numbers.retired
+        retired = self.numbers.retired if retired is None else retired
+        ahead = number - retired
         if ahead > self.window:
             raise BatchError(
                 f"batch {number} is {ahead} batches ahead of the one retired last, "
-                f"{self.numbers.retired}: this card follows {self.window} at a time, retire some")
+                f"{retired}: this card follows {self.window} at a time, retire some")
         return number
 
 
@@ -297,11 +397,23 @@ class _Lists:
             address=self._lease.address + 4 * self._room * _LISTS[name] if self._kept else None)
 
 
-def _read_plan(completion: Completion, number: int, staged: StagedBatch, lists: _Lists,
+def _in_host(numbered: tuple[int, Batch]) -> bool:
+    """Whether the lists of a batch lie in one piece."""
+    ids, lengths = numbered[1].ids, numbered[1].lengths
+    return ids.flags.c_contiguous and (lengths is None or lengths.flags.c_contiguous)
+
+
+def _host(array: NDArray[Any]) -> int:
+    """Address of an array's memory on the host."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _read_plan(completion: Completion, number: int, lookups: int, tables: TableSet, lists: _Lists,
                first_bypassed: int) -> Plan:
-    """The lists of a plan, with each bypassed row once."""
-    slots, entries = lists.words("slots", staged.batch.lookups), completion["entries"]
-    fills = lists.placed("fill", entries, staged.tables)
+    """The lists of a plan of so many slots, with each bypassed row once."""
+    slots, entries = lists.words("slots", lookups), completion["entries"]
+    fills = lists.placed("fill", entries, tables)
     evictions = lists.placed("victim", completion["evictions"], None)
     if completion["refused"]:  # rows without a slot, which may be listed twice
         fills = _fold_bypassed(slots, fills, first_bypassed)

@@ -1,5 +1,9 @@
 """Rows from one array to another, and slots of a device as places in a storage."""
 
+import ctypes
+from collections.abc import Sequence
+from ctypes import c_int32, c_int64, c_void_p
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -134,6 +138,37 @@ def mark_dirty(dirty: Tensor, places: Tensor) -> Tensor:
     if found < 0:
         raise Error("a place of a trained row is negative")
     return others[:found]
+
+
+class Places(ctypes.Structure):
+    """What `Places` of the engine is: where the places of a batch's lookups go.
+
+    Parameters
+    ----------
+    parts : sequence of (int, int, int)
+        First and last lookup, and `first` of `place_slots`, of each partition.
+    lookups : int
+    part, per_choice : int
+        As for `place_slots`.
+
+    Attributes
+    ----------
+    tensor : int32[lookups]
+    placed : int
+        Not 0 once the places are there.
+    address : int
+    """
+
+    _fields_ = [("places", c_void_p), ("parts", c_void_p), ("count", c_int64), ("part", c_int64),
+                ("choice_log2", c_int32), ("placed", c_int32)]
+
+    def __init__(self, parts: Sequence[tuple[int, int, int]], lookups: int, part: int,
+                 per_choice: int) -> None:
+        self.tensor = torch.empty(lookups, dtype=torch.int32)
+        self._parts = (c_int64 * (3 * len(parts)))(*chain.from_iterable(parts))
+        super().__init__(self.tensor.data_ptr(), ctypes.addressof(self._parts), len(parts), part,
+                         per_choice.bit_length() - 1, 0)
+        self.address = ctypes.addressof(self)
 
 
 def place_slots(slots: NDArray[np.integer[Any]], area: Tensor, *, directory: int, per_choice: int,

@@ -16,6 +16,9 @@ int64_t group(Integers slots, int64_t rows, int64_t columns, int64_t row_stride,
               void *distinct, int32_t *counts);
 int64_t pool_forward(const Table *table, const Bags *bags, Integers slots, int64_t feature_stride,
                      int64_t sample_stride, float *pooled, int threads);
+int64_t place_slots(const uint32_t *slots, int64_t count, int64_t directory, uint32_t flag,
+                    int32_t choice_log2, int64_t part, int64_t first, const int64_t *area,
+                    int64_t area_rows, int32_t *places);
 }
 
 // As `pool_backward`, where `counts` are the lookups of each number, and both are those of `group`;

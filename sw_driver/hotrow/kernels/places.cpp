@@ -1,6 +1,6 @@
 // Slots of a device's directory as places in a trainer's storage.
 
-#include "rows.hpp"
+#include "passes.hpp"
 
 // Translate the slots of a batch: a slot of the directory to its place in one partition, and the
 // k-th row without a slot to area[k].

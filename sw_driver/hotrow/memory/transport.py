@@ -38,6 +38,11 @@ class Transport(Protocol):
     reaches_host : bool, optional
         False if the card works on copies of arrays. Then `attach` takes an owner, and the transport
         has `send`, `fetch`, `flush` and `upload`: see `link.transport.LinkTransport`.
+    plan : callable, optional
+        Writes PLAN_RETIRED, and executes MARKs and a PLAN beside the ring, on the caller's thread
+        and on memory of the host: plan(retired, commands, count, completions, places), host
+        addresses but for the numbers. Returns how many have completions; 0 if other commands are
+        under way.
     """
 
     name: str

@@ -111,7 +111,7 @@ class Commands:
         self.results = Pool(self.regions, True, slab_bytes)
         self.staging = Pool(self.regions, False, slab_bytes)
         self.queues = {name: CommandQueue(name, ring_entries, self.registers, self.regions,
-                                          self.lock, self.settings, self._account)
+                                          self.lock, self.settings, self.account)
                        for name in QUEUES}
         self.submitted = 0
         self.start()
@@ -280,7 +280,8 @@ class Commands:
             self.regions.upload()
             raise
 
-    def _account(self, queue: str, completion: Completion) -> None:
+    def account(self, queue: str, completion: Completion) -> None:
+        """Count a command that has completed, and call the listeners."""
         count = self.statistics.setdefault(completion["opcode"], [0, 0])
         count[0] += 1
         count[1] += cycles_of(completion)

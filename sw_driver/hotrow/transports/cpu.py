@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from ctypes import c_double, c_int, c_uint32, c_uint64, c_void_p
+from ctypes import c_double, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +45,7 @@ _PROTOTYPES = {
     "card_map": (c_int, (c_void_p, c_uint64, c_void_p, c_uint64, c_int)),
     "card_unmap": (None, (c_void_p, c_uint64)),
     "card_wait": (None, (c_void_p, c_uint32, c_uint32, c_double)),
+    "card_plan": (c_int64, (c_void_p, c_uint32, c_void_p, c_int64, c_void_p, c_void_p)),
     "card_write_register": (None, (c_void_p, c_uint32, c_uint32)),
     "card_read_register": (c_uint32, (c_void_p, c_uint32)),
 }
@@ -188,6 +189,12 @@ class CpuTransport:
         """
         self._check_process()
         self._library.card_wait(self._handle, queue, completed, timeout)
+
+    def plan(self, retired: int, commands: int, count: int, completions: int, places: int) -> int:
+        """See `Transport.plan`."""
+        done: int = self._library.card_plan(
+            self._card, retired, commands, count, completions, places)
+        return done
 
     def close(self) -> None:
         """End the card after the commands and calls under way."""

@@ -40,7 +40,7 @@ bool BatchReader::read(const Command &command, const Addresses &addresses, const
 
     const uint64_t bytes = uint64_t{count_} * (wide_ ? 8 : 4);
     faults_.clear();
-    ids_ = memory_.view(addresses.source, bytes);
+    ids_ = view(addresses, addresses.source, bytes);
     if (!ids_) {
         memory_.read(addresses.source, bytes, octets_, faults_);
         ids_ = octets_.data();
@@ -55,9 +55,15 @@ bool BatchReader::read(const Command &command, const Addresses &addresses, const
     return true;
 }
 
+const uint8_t *BatchReader::view(const Addresses &addresses, uint64_t address,
+                                 uint64_t size) const {
+    if (addresses.places) return reinterpret_cast<const uint8_t *>(address);
+    return memory_.view(address, size);
+}
+
 bool BatchReader::read_lengths(const Addresses &addresses, Outcome &outcome) {
     const uint64_t bags = uint64_t{samples_} * columns_.size();
-    const uint8_t *octets = memory_.view(addresses.lengths, 2 * bags);
+    const uint8_t *octets = view(addresses, addresses.lengths, 2 * bags);
     if (!octets) {
         memory_.read(addresses.lengths, 2 * bags, length_octets_, faults_);
         for (const uint8_t fault : faults_) {

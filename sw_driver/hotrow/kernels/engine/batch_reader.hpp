@@ -47,6 +47,7 @@ private:
         uint16_t table;
     };
 
+    const uint8_t *view(const Addresses &, uint64_t address, uint64_t size) const;
     bool read_lengths(const Addresses &, Outcome &);
     void read_columns();
     void hash_lookups(const Passes &);

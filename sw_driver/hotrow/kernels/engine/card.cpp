@@ -56,6 +56,28 @@ void Card::unmap(uint64_t address) {
     memory_.unmap(address);
 }
 
+int64_t Card::plan(uint32_t retired, const Command *commands, int64_t count,
+                   hotrow_completion *completions, Places &places) {
+    int64_t done = 0;
+    lookup_queue_.run_idle([&] {
+        if (!lookups_.retire(retired)) return;
+        for (Status status = Status::OK; done < count && status == Status::OK; ++done) {
+            const Command &command = commands[done];
+            const uint64_t start = shared_.cycle();
+            Outcome outcome = validator_.check_operands(command, Queue::LOOKUP);
+            if (outcome.status == Status::OK) {
+                Addresses lists{&places, command.source, command.lengths, 0,
+                                {command.slots}, {command.fill_slots}, {command.victim_slots},
+                                {command.fills}, {command.victims}};
+                outcome = lookups_.execute(command, lists);
+            }
+            status = outcome.status;
+            completions[done] = completion_of(command, outcome, start, shared_.cycle());
+        }
+    });
+    return done;
+}
+
 // Whether there is such a register, and the entry that it acts on.
 bool Card::known(uint32_t offset) const {
     const auto from_to = [&](uint32_t first, uint32_t last) {

@@ -24,6 +24,9 @@ public:
     void write_register(uint32_t offset, uint32_t value);
     void map(uint64_t address, uint8_t *data, uint64_t size, bool writable);
     void unmap(uint64_t address);
+    // Retire batches, and execute MARKs and a PLAN, whose lists are pointers of the host, on the
+    // caller's thread; returns how many have completions, 0 if other commands are under way.
+    int64_t plan(uint32_t retired, const Command *, int64_t count, hotrow_completion *, Places &);
     void wait(uint32_t queue, uint32_t seen, double seconds) { queue_of(queue).wait(seen, seconds); }
 
 private:

@@ -112,6 +112,17 @@ void card_unmap(Handle handle, uint64_t address) {
     call(handle, [&](Card &card) { card.unmap(address); });
 }
 
+// See `Card::plan`; 0 without a card or arguments.
+int64_t card_plan(Handle handle, uint32_t retired, const hotrow_command *commands, int64_t count,
+                  hotrow_completion *completions, hotrow::engine::Places *places) {
+    int64_t done = 0;
+    if (commands && completions && places)
+        call(handle, [&](Card &card) {
+            done = card.plan(retired, commands, count, completions, *places);
+        });
+    return done;
+}
+
 void card_wait(Handle handle, uint32_t queue, uint32_t seen, double seconds) {
     seconds = std::min(std::max(0., seconds), LONGEST_WAIT);
     call(handle, [&](Card &card) { card.wait(queue, seen, seconds); });

@@ -112,6 +112,23 @@ void CommandQueue::serve() {
     }
 }
 
+bool CommandQueue::run_idle(const std::function<void()> &work) {
+    while (shared_.pausing.load()) std::this_thread::yield();
+    const std::lock_guard<std::mutex> serve(serving);
+    {
+        const std::lock_guard<std::mutex> state(shared_.state);
+        if (!active() || halted_ || running_ || offered_ || head != tail) return false;
+    }
+    try {
+        work();
+        return true;
+    } catch (const std::exception &) {
+        const std::lock_guard<std::mutex> state(shared_.state);
+        stall();
+        return false;
+    }
+}
+
 // Advance the current or the next command.
 bool CommandQueue::step(std::unique_lock<std::mutex> &state) {
     fetch();
@@ -130,7 +147,7 @@ bool CommandQueue::step(std::unique_lock<std::mutex> &state) {
         halted_ = true;
         halt_status_ = outcome->status;
     }
-    complete(running.command, *outcome, running.start, shared_.cycle());
+    complete(completion_of(running.command, *outcome, running.start, shared_.cycle()));
     progress_.notify_all();
     return true;
 }
@@ -201,8 +218,8 @@ void CommandQueue::fetch() {
     if (fault_ != Status::OK) progress_.notify_all();
 }
 
-void CommandQueue::complete(const Command &command, const Outcome &outcome, uint64_t start,
-                            uint64_t end) {
+hotrow_completion completion_of(const Command &command, const Outcome &outcome, uint64_t start,
+                                uint64_t end) {
     hotrow_completion record{};
     record.tag = command.tag;
     record.opcode = command.opcode;
@@ -222,6 +239,10 @@ void CommandQueue::complete(const Command &command, const Outcome &outcome, uint
     record.evictions = outcome.evictions;
     record.bypasses = outcome.bypasses;
     record.wait_for = outcome.wait_for;
+    return record;
+}
+
+void CommandQueue::complete(hotrow_completion record) {
     record.sequence = completed + 1;
     uint64_t address;
     Status status = entry(completions, completed, true, address);

@@ -17,6 +17,9 @@
 
 namespace hotrow::engine {
 
+// What a command returns, but for its `sequence`.
+hotrow_completion completion_of(const Command &, const Outcome &, uint64_t start, uint64_t end);
+
 // What the queues of a card share.
 struct Shared {
     const Geometry &geometry;
@@ -50,6 +53,10 @@ public:
     uint32_t state() const;
     void restart();
 
+    // Run `work` on the caller's thread in place of a command; false if the queue is not idle, or
+    // memory runs out, at which it stalls.
+    bool run_idle(const std::function<void()> &work);
+
     // Wait until COMPLETED differs from a value, or more will not come without the host.
     void wait(uint32_t seen, double seconds);
     void wake() { work_.notify_one(); }
@@ -67,7 +74,7 @@ private:
     std::optional<Outcome> execute(const Command &, std::unique_lock<std::mutex> &state);
     void fetch();
     void stall();
-    void complete(const Command &, const Outcome &, uint64_t start, uint64_t end);
+    void complete(hotrow_completion record);
     Status entry(uint64_t ring, uint32_t number, bool write, uint64_t &address) const;
     bool active() const { return enabled && fault_ == Status::OK; }
     bool can_fetch() const { return !offered_ && head != tail && active(); }

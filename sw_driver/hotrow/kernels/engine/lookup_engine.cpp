@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../passes.hpp"
+
 namespace hotrow::engine {
 
 LookupEngine::LookupEngine(const Geometry &geometry, const Memory &memory, const Tables &tables,
@@ -145,12 +147,30 @@ Outcome LookupEngine::plan(const Command &command, const Addresses &addresses) {
     if (reader_.refused())
         std::fill_n(planned_.slots.begin(), reader_.count(), NO_SLOT);
     planner_.plan(command, reader_, parts_, before, planned_, outcome);
-    write(outcome, addresses.slots, planned_.slots, reader_.count());
-    write(outcome, addresses.fill_slots, planned_.fill_slots);
-    write(outcome, addresses.victim_slots, planned_.victim_slots);
-    write(outcome, addresses.fills, planned_.fills);
-    write(outcome, addresses.victims, planned_.victims);
+    const auto list = [&](uint64_t address, const auto &values, size_t length) {
+        if (!addresses.places) return write(outcome, address, values, length);
+        std::memcpy(reinterpret_cast<void *>(address), values.data(), length * sizeof values[0]);
+    };
+    if (!addresses.places || !place(outcome, *addresses.places))
+        list(addresses.slots, planned_.slots, reader_.count());
+    list(addresses.fill_slots, planned_.fill_slots, planned_.fill_slots.size());
+    list(addresses.victim_slots, planned_.victim_slots, planned_.victim_slots.size());
+    list(addresses.fills, planned_.fills, planned_.fills.size());
+    list(addresses.victims, planned_.victims, planned_.victims.size());
     return outcome;
+}
+
+// Write the places of a batch whose rows all have slots; return whether they were written.
+bool LookupEngine::place(const Outcome &outcome, Places &places) const {
+    places.placed = outcome.status == Status::OK && !outcome.entries;
+    for (int64_t at = 0; at < places.count && places.placed; ++at) {
+        const Places::Part &part = places.parts[at];
+        places.placed = !place_slots(planned_.slots.data() + part.begin, part.end - part.begin,
+                                     static_cast<int64_t>(directory_.slots), 0,
+                                     places.choice_log2, places.part, part.first, nullptr, 0,
+                                     places.places + part.begin);
+    }
+    return places.placed;
 }
 
 Outcome LookupEngine::mark(const Command &command, const Addresses &addresses) {

@@ -48,6 +48,7 @@ private:
     Outcome split(const Command &, const Addresses &);
     Outcome plan(const Command &, const Addresses &);
     Outcome mark(const Command &, const Addresses &);
+    bool place(const Outcome &, Places &) const;
 
     // Count the lookups of the batch; return the hits.
     uint64_t count(uint32_t *before);

@@ -29,6 +29,11 @@ Rule rule_of(Opcode opcode, Queue queue) {
 }  // namespace
 
 Outcome Validator::validate(const Command &command, Queue queue, Addresses &addresses) const {
+    const Outcome outcome = check_operands(command, queue);
+    return outcome.status == Status::OK ? check_lists(command, addresses) : outcome;
+}
+
+Outcome Validator::check_operands(const Command &command, Queue queue) const {
     Outcome outcome = check_opcode(command, queue);
     if (outcome.status == Status::OK) outcome = check_shape(command);
     if (outcome.status == Status::OK && (is_batch(opcode_of(command)) || pools_batch(command)))
@@ -36,7 +41,7 @@ Outcome Validator::validate(const Command &command, Queue queue, Addresses &addr
             const uint32_t number = uint32_t{command.first_table} + column;
             if (!tables_.find(number)) return refused(Status::TABLE_UNKNOWN, number);
         }
-    return outcome.status == Status::OK ? check_lists(command, addresses) : outcome;
+    return outcome;
 }
 
 Outcome Validator::check_opcode(const Command &command, Queue queue) const {

@@ -19,6 +19,8 @@ public:
 
     // The first error, or OK and the byte address of each list. The addresses of spans stay packed.
     Outcome validate(const Command &, Queue, Addresses &) const;
+    // The first error that is not of its lists.
+    Outcome check_operands(const Command &, Queue) const;
 
 private:
     Outcome check_opcode(const Command &, Queue) const;

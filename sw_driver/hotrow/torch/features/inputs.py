@@ -9,6 +9,8 @@ import torch
 from ...contract.errors import BatchError
 from ...operands.integers import listed
 
+_IDS = torch.int32, torch.int64
+
 
 class Keyed(Protocol):
     """The part of TorchRec's KeyedJaggedTensor that is used."""
@@ -55,17 +57,17 @@ def keyed_parts(keyed: Keyed, names: Sequence[str], is_weighted: bool) -> tuple[
 def _check_lengths(keys: Sequence[str], lengths: torch.Tensor, values: int) -> bool:
     """Raise BatchError if lengths int64[keys * samples] do not divide that many values; whether all
     of them are 1."""
-    samples = len(lengths) // max(1, len(keys))
-    least, most = map(int, torch.aminmax(lengths)) if len(lengths) else (0, 0)
-    if least == most == 1 and samples * len(keys) == len(lengths) == values:
+    count, samples = lengths.shape[0], lengths.shape[0] // max(1, len(keys))
+    least, most = map(int, torch.aminmax(lengths)) if count else (0, 0)
+    if least == most == 1 and samples * len(keys) == count == values:
         return True
     if least < 0 or most > values:  # each, so that their sum cannot overflow
         first = int(((lengths < 0) | (lengths > values)).nonzero()[0])
         key = repr(keys[first // samples]) if samples else "no key"
         raise BatchError(f"length {int(lengths[first])} of sample {first % max(1, samples)} of key "
                          f"{key} is not one of 0 to {values}, the number of values")
-    if samples * len(keys) != len(lengths) or int(lengths.sum()) != values:
-        raise BatchError(f"the {len(lengths)} lengths of a KeyedJaggedTensor must be as many for "
+    if samples * len(keys) != count or int(lengths.sum()) != values:
+        raise BatchError(f"the {count} lengths of a KeyedJaggedTensor must be as many for "
                          f"each of its {len(keys)} keys, and add up to its {values} values; they "
                          f"add up to {int(lengths.sum())}")
     return False
@@ -161,12 +163,16 @@ def check_elements(values: torch.Tensor, what: str) -> None:
 
 
 def integers(values: object, what: str, dimensions: int = 1) -> torch.Tensor:
+    if (type(values) is torch.Tensor and values.dtype in _IDS and values.is_cpu
+            and values.layout is torch.strided and not values.is_nested
+            and values.dim() == dimensions):
+        return values
     values = host_tensor(values, what)
     if values.dim() != dimensions:
         raise BatchError(f"expected {what} with {dimensions} "
                          f"dimension{'s' * (dimensions > 1)}, got shape {list(values.shape)}" + (
                              ": one feature is ids[:, None]" * (dimensions == 2)))
-    return values if values.dtype in (torch.int32, torch.int64) else values.long()
+    return values if values.dtype in _IDS else values.long()
 
 
 def lengths_of(offsets: object, lookups: int, features: int, include_last: bool) -> torch.Tensor:

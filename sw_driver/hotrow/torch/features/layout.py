@@ -51,6 +51,7 @@ class FeatureLayout:
         self.is_weighted = is_weighted
         self.features = [(number, name) for number, config in enumerate(configs)
                          for name in config.feature_names]
+        self._tables, self._names = zip(*self.features, strict=True)
         self.pooled = configs[0].pooling != "none"
         self.grouping = Grouping(groups)
         self._dense_layouts: dict[_Batch, list[BagLayout]] = {}  # of the last dense batch
@@ -64,8 +65,8 @@ class FeatureLayout:
 
     def bags(self, inputs: object, offsets: object = None, weights: object = None) -> Bags:
         """Bags of what a caller passes to the collection."""
-        tables, names = zip(*self.features, strict=True)
-        return Bags.of(tables, inputs, offsets, weights, names, is_weighted=self.is_weighted)
+        return Bags.of(self._tables, inputs, offsets, weights, self._names,
+                       is_weighted=self.is_weighted)
 
     def request(self, bags: Bags, batch: str) -> Request:
         """Check Bags of a `batch`, named in errors, and sort them by group: Request.

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from functools import partial
 from threading import RLock
 
-from ...calls.batch_operands import StagedBatch
 from ..memory.rows import Rows
 from ..memory.slot_memory import Event, SlotMemory
 from .cold_pooling import ColdPooling
 from .host_tables import HostTables
-from .in_flight import BatchInFlight, BatchWindow, GroupTransfer
+from .in_flight import BatchWindow, GroupTransfer
 from .options import Options
 from .placement_policy import Policy
 from .slot_map import SlotMap
@@ -79,17 +78,12 @@ class BatchStages:
         """Follow a clear of the directory: the next batch is the device's batch 0."""
         self._window.base = self._window.submitted
 
-    def withdraw(self) -> tuple[int, list[BatchInFlight]]:
-        """Drop the batches that are not planned.
-
-        Returns
-        -------
-        (int, list of BatchInFlight)
-            The number of the first of them, and the batches. A plan that has begun may mark them:
-            release them once it has ended.
-        """
+    def withdraw(self) -> int:
+        """Drop the batches that are not planned: the number of the first. A plan that has begun may
+        mark them: let the policy drop them once it has ended."""
         kept = self.stages.begun("plan")
-        return kept, self._window.withdraw(kept)
+        self._window.withdraw(kept)
+        return kept
 
     def forget_marks(self, kept: int) -> None:
         """Treat batches from number `kept` on as not marked."""
@@ -109,30 +103,30 @@ class BatchStages:
             coming = [window.batches[each] for each in range(number, last)]
             retired = min(window.finished, number if flight.marked_at is None
                           else flight.marked_at) - 1
-        if retired >= base:
-            policy.retire(retired - base)
-        for ahead, each in enumerate(coming):
-            if each.marked_at is None and number + ahead - retired < policy.window:
-                policy.mark(self._staged(each), number + ahead - base)
+        marks = []
+        for ahead, each in enumerate(coming, number):
+            if each.marked_at is None and ahead - retired < policy.window:
+                marks.append((ahead - base, each.batch))
                 each.marked_at = number
-                self._marked = max(self._marked, number + ahead + 1)
+                self._marked = max(self._marked, ahead + 1)
         flight.marked = self._marked
-        placement = policy.place(flight.staged or flight.batch, number - base, flight.lists)
-        flight.release()
-        if len(placement.evictions):
+        segments, lookups = flight.request.segments, flight.batch.lookups
+        places = self._slot_map.new_places(segments, lookups)
+        placement = policy.place(flight.batch, number - base, retired - base, marks, flight.lists,
+                                 places)
+        fills, evictions = len(placement.fills), len(placement.evictions)
+        if evictions:
             self._evicted = number
         if placement.wait_for is not None:
             flight.wait_for = placement.wait_for + base
         with self._lock:
-            flight.transfers = [
-                self._slot_map.transfer(segment, placement, policy.flag, self._cold is None)
-                for segment in flight.request.segments]
-            self._statistics.planned(self._slot_map.lookups(flight.request.bags), placement,
-                                     flight.transfers, fetched=self._cold is None)
-            self._statistics.sent(
-                flight.batch.ids.nbytes + _SLOT_BYTES * len(placement.slots)
-                + _ENTRY_BYTES * (len(placement.fills) + len(placement.evictions)))
-        if not len(placement.fills) and not len(placement.evictions):
+            flight.transfers = [self._slot_map.transfer(each, placement, places, policy.flag,
+                                                        self._cold is None) for each in segments]
+            self._statistics.planned(self._slot_map.lookups(flight.request.bags), lookups,
+                                     placement, flight.transfers, fetched=self._cold is None)
+            self._statistics.sent(flight.batch.ids.nbytes + _SLOT_BYTES * lookups
+                                  + _ENTRY_BYTES * (fills + evictions))
+        if not fills and not evictions:
             flight.lists.release()
             if self._cold is None and not self._memory.asynchronous:
                 for transfer in flight.transfers:
@@ -150,11 +144,6 @@ class BatchStages:
     def _moves_nothing(self, number: int) -> bool:
         """Whether every row of a planned batch was in its slot."""
         return self._window.batches[number].resident
-
-    def _staged(self, flight: BatchInFlight) -> StagedBatch:
-        if flight.staged is None:
-            flight.staged = self._policy.stage(flight.batch)
-        return flight.staged
 
     def may_collect(self, number: int) -> bool:
         if number >= self.stages.through("plan"):

@@ -196,8 +196,8 @@ class CachedStore:
     def abandon(self) -> None:
         with self.stages.lock:
             # A planned batch has changed the directory and runs to its end; the others are dropped.
-            self.window.abandoning = True
-            kept, dropped = self.batch_stages.withdraw()
+            self.window.abandoning, submitted = True, self.window.submitted
+            kept = self.batch_stages.withdraw()
         failure = None
         try:
             self.stages.wait(lambda: self.stages.through("insert") == kept, "an orderly end")
@@ -206,8 +206,7 @@ class CachedStore:
         self.stages.stop()
         self.window.abandoning = False
         try:
-            for flight in dropped:
-                flight.release()
+            self.policy.drop(kept - self.window.base, submitted - self.window.base)
         except Error as error:  # of a device that does not answer
             failure = failure or error
         self.batch_stages.forget_marks(kept)

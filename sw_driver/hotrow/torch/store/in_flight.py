@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...calls.batch_operands import StagedBatch
 from ...contract.errors import Error
 from ...memory.buffer import Held
 from ...operands.batch import Batch
@@ -113,15 +112,8 @@ class BatchInFlight:
     wait_for: int = -1  # its bypassed rows must be in the tables before this one's rows are read
     transfers: list[GroupTransfer] = field(default_factory=list)  # one per segment, once planned
     pending: PendingBackward = field(default_factory=PendingBackward)
-    staged: StagedBatch | None = None  # between its mark and its plan
     resident: bool = False  # planned, with all rows in their slots
     lists: Held = field(default_factory=Held)  # memory of its plan, until its rows are in slots
-
-    def release(self) -> None:
-        """Give the device's copy of the batch back."""
-        if self.staged is not None:
-            self.staged.release()
-            self.staged = None
 
 
 class BatchWindow:
@@ -181,11 +173,11 @@ class BatchWindow:
         self.finished, _ = self.finished + 1, self.taken.popleft()
         return flight
 
-    def withdraw(self, kept: int) -> list[BatchInFlight]:
-        """Forget batches from number `kept` on, none of which was planned; return them."""
-        dropped = [self.batches.pop(number) for number in range(kept, self.submitted)]
+    def withdraw(self, kept: int) -> None:
+        """Forget batches from number `kept` on, none of which was planned."""
+        for number in range(kept, self.submitted):
+            del self.batches[number]
         self.submitted = kept
-        return dropped
 
     def need_idle(self, purpose: str) -> None:
         """Raise Error if batches are in flight."""

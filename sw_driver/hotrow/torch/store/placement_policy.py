@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
@@ -9,6 +10,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from ...calls.batch_operands import StagedBatch
+from ...calls.planner import Places
 from ...contract.errors import Error
 from ...contract.generated import MISS_FLAG
 from ...device import Device
@@ -84,27 +86,36 @@ class LookAheadPolicy:
         self.device, self.policy = device, policy
         self.window = device.plan_window
         self._marks: list[Future[Observation]] = []  # under way
+        self._staged: dict[int, StagedBatch] = {}  # of batches between their mark and their plan
 
-    def stage(self, batch: Batch) -> StagedBatch:
-        """Put a batch where the device finds it, for mark and place: StagedBatch."""
-        return self.device.stage(batch)
-
-    def mark(self, batch: StagedBatch, number: int) -> None:
-        """Hold the slots of a coming batch's rows, before the next batch is placed."""
-        self._marks.append(self.device.mark_async(batch, number))
-
-    def retire(self, number: int) -> None:
-        """Release the holds of batches up to this one."""
-        if number > self.device.retired_batch:
-            self.device.retire(number)
-
-    def place(self, batch: Batch | StagedBatch, number: int, lists: Held) -> Placement:
-        """Plan a batch; `lists` keeps the memory of its lists."""
-        plan = self.device.plan(batch, number, self.policy, observe=self.policy in COUNTED,
-                                lists=lists)
-        for mark in self._take_marks():  # whose commands came before
-            mark.result()
+    def place(self, batch: Batch, number: int, retired: int,
+              coming: Sequence[tuple[int, Batch]], lists: Held, places: Places) -> Placement:
+        """Release the holds of batches up to `retired`, hold the slots of rows of coming batches,
+        and plan a batch; `lists` keeps the memory of its lists, `places` as in
+        `Device.plan_at_once`."""
+        device, observe = self.device, self.policy in COUNTED
+        retired = max(retired, device.retired_batch)
+        plan = device.plan_at_once(
+            batch, number, self.policy, observe, lists, retired, coming, places)
+        if plan is None:
+            if retired > device.retired_batch:
+                device.retire(retired)
+            for ahead, each in coming:
+                self._staged[ahead] = device.stage(each)
+                self._marks.append(device.mark_async(self._staged[ahead], ahead))
+            plan = device.plan(self._staged.get(number, batch), number, self.policy,
+                               observe=observe, lists=lists)
+            for mark in self._take_marks():  # whose commands came before
+                mark.result()
+        self.drop(number, number + 1)
         return plan
+
+    def drop(self, first: int, last: int) -> None:
+        """Forget batches from number `first` on, up to `last`, that were marked."""
+        for number in range(first, last):
+            staged = self._staged.pop(number, None)
+            if staged is not None:
+                staged.release()
 
     def clear(self) -> None:
         """Free every slot, and number batches from 0 again."""
@@ -139,21 +150,16 @@ class HotlinePolicy:
     def __init__(self, device: Device) -> None:
         self.device, self.counting = device, True
 
-    def stage(self, batch: Batch) -> StagedBatch:
-        return self.device.stage(batch)
+    def drop(self, first: int, last: int) -> None:
+        """Nothing is marked."""
 
-    def mark(self, batch: StagedBatch, number: int) -> None:
-        pass
-
-    def retire(self, number: int) -> None:
-        pass
-
-    def place(self, batch: Batch | StagedBatch, number: int, lists: Held) -> Placement:
+    def place(self, batch: Batch, number: int, retired: int,
+              coming: Sequence[tuple[int, Batch]], lists: Held, places: Places) -> Placement:
         split = self.device.split(batch, observe=self.counting)
         misses, first = split.misses, self.device.geometry.slots
-        places = np.arange(first, first + len(misses), dtype=np.uint32)
+        slots = np.arange(first, first + len(misses), dtype=np.uint32)
         # The batch before may have trained the same row without a slot.
-        fills = PlacedRows(misses.table, misses.row, places, entries=misses.entries)
+        fills = PlacedRows(misses.table, misses.row, slots, entries=misses.entries)
         return SplitPlan(split.slots, fills, number - 1 if number else None, split.hits)
 
     def clear(self) -> None:

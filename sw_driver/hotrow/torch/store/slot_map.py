@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...contract.errors import Error
 from ...device import Device
-from ...kernels.copying import place_slots
+from ...kernels.copying import Places, place_slots
 from ...kernels.listing import select_rows
 from ...operands.batch import Batch
 from ...operands.results import PlacedRows, RowList, Words
@@ -106,19 +106,27 @@ class SlotMap(DeviceTables):
         choice, within = np.divmod(slots.astype(np.int64), self._per_choice)
         return torch.from_numpy(choice * self._part + within - group * self._part)
 
-    def transfer(self, segment: Segment, placement: Placement, flag: int,
+    def new_places(self, segments: Sequence[Segment], lookups: int) -> Places:
+        """Memory for the places of a batch, and what they depend on: Places."""
+        return Places([(each.lookups.start, each.lookups.stop, each.group * self._part)
+                       for each in segments], lookups, self._part, self._per_choice)
+
+    def transfer(self, segment: Segment, placement: Placement, placed: Places, flag: int,
                  reserve: bool) -> GroupTransfer:
         """The part of a placement that concerns a segment's group: GroupTransfer.
 
-        `flag` is that of the policy.
+        `placed` has the places if every row had a slot and the device wrote them, `flag` is that of
+        the policy.
         Places for rows without a slot are reserved, or, without `reserve`, are those after the
         slots.
         """
         group, directory = segment.group, self.directory_slots
-        storage = self.storages[group]
+        storage, none = self.storages[group], self._none[0]
+        if placed.placed:
+            return GroupTransfer(segment, placed.tensor[segment.lookups], none, _NO_PLACES, none,
+                                 _NO_PLACES, _NO_PLACES)
         slots = placement.slots if len(self.groups) == 1 else placement.slots[segment.lookups]
         if not len(placement.fills) and not len(placement.evictions):
-            none = self._none[0]
             return GroupTransfer(segment, self._placed_slots(group, slots, _NO_PLACES, flag), none,
                                  _NO_PLACES, none, _NO_PLACES, _NO_PLACES)
         fills, fill_slots = self._listed(group, placement.fills)

@@ -33,7 +33,7 @@ class CacheStatistics:
         self._fetched = np.zeros(0, np.bool_)  # of each slot, of the batch that is counted
         self._lock = ForkLock()
 
-    def planned(self, lookups: NDArray[np.int64], placement: Placement,
+    def planned(self, lookups: NDArray[np.int64], count: int, placement: Placement,
                 transfers: Sequence[GroupTransfer], fetched: bool = True) -> None:
         """Count a batch that was planned.
 
@@ -41,13 +41,15 @@ class CacheStatistics:
         ----------
         lookups : int64[tables]
             By the device's table.
+        count : int
+            Their sum.
         placement : Plan or SplitPlan
         transfers : sequence of GroupTransfer
         fetched : bool
             False if bypassed rows stay in the tables.
         """
         with self._lock:
-            self.hits += self._hits_of(placement)
+            self.hits += self._hits_of(placement, count)
             self._counts["lookups"] += lookups
             for each in transfers:
                 if len(each.victims):
@@ -63,12 +65,12 @@ class CacheStatistics:
         with self._lock:
             np.add.at(self._counts["lookups"], tables, counts)
 
-    def _hits_of(self, placement: Placement) -> int:
+    def _hits_of(self, placement: Placement, count: int) -> int:
         if isinstance(placement, SplitPlan):
             return placement.hits
         slots, fetched = placement.slots, placement.fills.slots
         if not len(fetched):
-            return len(slots)
+            return count
         if (most := int(max(slots.max(), fetched.max()))) >= len(self._fetched):
             self._fetched = np.zeros(most + 1, np.bool_)
         self._fetched[fetched] = True
