@@ -98,12 +98,20 @@ def test_other_rules_work():
     assert rows.tolist() == [[1, 1], [0.5, 0.5], [1, 1]]
 
 
+@pytest.mark.parametrize("rule", [SGD(1.0), Halving(1.0)], ids=["sgd", "other"])
+def test_updated_slots_are_marked(rule):
+    rows, dirty = torch.ones(6, 2), torch.zeros(4, dtype=torch.bool)
+    update_rows(rows, torch.tensor([1, 5, 3], dtype=torch.int32), torch.ones(3, 2), rule,
+                dirty=dirty)
+    assert dirty.tolist() == [False, True, False, True]
+
+
 def test_nothing_changes_where_a_slot_is_no_row():
     for wrong in (10, -1, 1 << 40):
-        rows = torch.ones(10, 4)
+        rows, dirty = torch.ones(10, 4), torch.zeros(10, dtype=torch.bool)
         with pytest.raises(Error, match=f"row 1 to be updated has slot {wrong}: expected 0 to 9"):
-            update_rows(rows, torch.tensor([3, wrong]), torch.ones(2, 4), SGD(1.0))
-        assert torch.equal(rows, torch.ones(10, 4))
+            update_rows(rows, torch.tensor([3, wrong]), torch.ones(2, 4), SGD(1.0), dirty=dirty)
+        assert torch.equal(rows, torch.ones(10, 4)) and not dirty.any()
 
 
 def test_what_does_not_fit_is_refused():

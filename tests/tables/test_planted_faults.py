@@ -140,8 +140,7 @@ FAULTS = {  # name: file, what is replaced, by what, file of tests and words in 
         "kernels/tables/fetch.cpp", "entry == ticket->entry[k] && ticket->have[k]",
         "(ticket->have[k])", TRAINING, "bits"),
     "trained rows are not marked": (
-        "torch/memory/slots.py", "mark_dirty(self.dirty, places)",
-        "mark_dirty(self.dirty.clone(), places)", TRAINING, "bits"),
+        "torch/store/row_updates.py", "distinct, storage.dirty)", "distinct)", TRAINING, "bits"),
     "marks stay after a commit": (
         "torch/store/write_back.py", "            storage.dirty[slots] = False\n", "", TRAINING,
         "not_trained"),

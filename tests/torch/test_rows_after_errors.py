@@ -188,7 +188,7 @@ CALLS = [
     (RowOptimizer, "_apply"), (TrainedBatches, "take"), (WholeTables, "look_up"),
     (WholeLookup, "pool")]
 CALLS_OF_SLOTS = [
-    (cached.CachedStore, "take"), (cached.CachedStore, "finish"), (SlotStorage, "mark_trained"),
+    (cached.CachedStore, "take"), (cached.CachedStore, "finish"), (SlotStorage, "bypassed"),
     (HostTables, "staging"), (HostTables, "fetch"), (HostTables, "write_after"),
     (BatchWindow, "submit"), (BatchWindow, "take"), (BatchWindow, "finish"), (Rows, "put"),
     (SlotStorage, "assign"), (SlotStorage, "reserve"), (SlotStorage, "release"),

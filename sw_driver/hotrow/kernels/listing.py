@@ -1,6 +1,7 @@
 """Rows that a device listed."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +13,8 @@ from .library import address, library, pointer
 
 
 @dataclass(frozen=True, eq=False)
-class SelectedRows:
-    """The rows of one group in a list.
+class ListedRows:
+    """The rows of one group in a list of a device.
 
     Attributes
     ----------
@@ -23,17 +24,24 @@ class SelectedRows:
         Rows of each table that have a slot, and that have none.
     bypassed : int
         All rows without a slot.
+    listed : RowList, optional
+        By the device's tables, if they are one list there.
     """
 
     flat: Tensor
     slots: NDArray[np.uint32]
     with_slot: NDArray[np.int64]
     without_slot: NDArray[np.int64]
-    bypassed: int
+    bypassed: int = 0
+    listed: Any = None
+
+    def __len__(self) -> int:
+        return self.flat.shape[0]
 
 
 def select_rows(keys: NDArray[np.uint64], slots: NDArray[np.uint32], group_of: NDArray[np.int32],
-                first: NDArray[np.int64], group: int, directory: int) -> SelectedRows:
+                first: NDArray[np.int64], group: int, directory: int,
+                listed: Any = None) -> ListedRows:
     """The rows of a group.
 
     Parameters
@@ -46,10 +54,12 @@ def select_rows(keys: NDArray[np.uint64], slots: NDArray[np.uint32], group_of: N
     first : int64[tables]
         Flat row of each table's row 0.
     group, directory : int
+    listed : RowList, optional
+        That of the result.
 
     Returns
     -------
-    SelectedRows
+    ListedRows
 
     Raises
     ------
@@ -70,7 +80,7 @@ def select_rows(keys: NDArray[np.uint64], slots: NDArray[np.uint32], group_of: N
         address(having), address(lacking))
     if found < 0:
         raise _no_table(keys, -1 - found, tables)
-    return SelectedRows(flat[:found], chosen[:found], having, lacking, int(lacking.sum()))
+    return ListedRows(flat[:found], chosen[:found], having, lacking, int(lacking.sum()), listed)
 
 
 def locate_rows(flat: Tensor, first: NDArray[np.int64], number: int) -> NDArray[np.uint32]:

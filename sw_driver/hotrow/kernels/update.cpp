@@ -4,18 +4,24 @@
 
 // One step on distinct rows: row slots[i] by gradient i.
 //
-// `state` has `columns` numbers a row. `distinct` says that no row occurs twice. Returns 0, 1 + i where
-// slots[i] is no row, or -1 - i where it occurs before; then no row has changed.
+// `state` has `columns` numbers a row. `distinct` says that no row occurs twice. Sets dirty[slot] of
+// each slot below `marked` before its row changes. Returns 0, 1 + i where slots[i] is no row, or
+// -1 - i where it occurs before; then no row has changed.
 extern "C" int64_t update(const Table *table, float *state, int64_t state_stride, Integers slots,
-                          int64_t count, int32_t distinct, const float *gradients, int32_t kind,
-                          const Parameters *by, int threads) try {
+                          int64_t count, int32_t distinct, uint8_t *dirty, int64_t marked,
+                          const float *gradients, int32_t kind, const Parameters *by,
+                          int threads) try {
     for (int64_t i = 0; i < count; ++i)
         if (static_cast<uint64_t>(slots[i]) >= static_cast<uint64_t>(table->rows)) return 1 + i;
     const int64_t repeated = distinct ? -1 : first_repeated(slots, count);
     if (repeated >= 0) return -1 - repeated;
     step_rows(*table, state, state_stride, static_cast<Rule>(kind), *by, threads,
               [&](const auto &work) { parallel(count, threads, work); },
-              [&](int64_t i) { return slots[i]; },
+              [&](int64_t i) {  // of rows ahead first
+        const int64_t slot = slots[i];
+        if (slot < marked) dirty[slot] = 1;
+        return slot;
+    },
               [&](auto, int64_t i, Floats *, const auto &take) {
         take([&](int64_t d, int64_t n) { return load(gradients + i * table->dim + d, n); });
     });

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..contract.errors import Error
-from .copying import first_repeated
+from .copying import first_repeated, mark_dirty
 from .library import Integers, Table, library, pointer, share_memory, threads_for
 
 # Code, dimensions of the state, and its columns: a multiple of D, and more.
@@ -37,7 +37,7 @@ class Rule(Protocol):
 
 def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
                 state: Tensor | None = None, keys: Tensor | None = None,
-                distinct: bool = False) -> None:
+                distinct: bool = False, dirty: Tensor | None = None) -> None:
     """One step on distinct rows, in place; fp32 whatever the rows are, then rounded.
 
     Parameters
@@ -54,6 +54,8 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
         Key of each row, for stochastic rounding.
     distinct : bool
         Whether the slots are those of a `Grouper`, and so each there once, which nobody checks.
+    dirty : bool[n], n <= R, optional
+        Set for each slot below n before its row changes.
 
     Raises
     ------
@@ -80,6 +82,8 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
         raise Error(f"{rule.name} needs state float32{[held, *columns]}")
     native = compiled_rule(rule)
     if native is None:
+        if dirty is not None:
+            mark_dirty(dirty, slots)
         _step(rows, slots, gradients, rule, state, keys)
         return
     slots, gradients = slots.contiguous(), gradients.contiguous()
@@ -90,6 +94,7 @@ def update_rows(rows: Tensor, slots: Tensor, gradients: Tensor, rule: Rule,
     wrong = library().update(
         ctypes.byref(Table.of(rows)), None if kept is None else kept.data_ptr(),
         0 if kept is None else kept.stride(0), Integers.of(slots), count, distinct,
+        pointer(dirty, torch.bool), 0 if dirty is None else min(dirty.shape[0], held),
         pointer(gradients, torch.float32), *native, threads_for(gradients.numel()))
     if wrong > 0:
         raise _no_row(slots, wrong - 1, len(rows))

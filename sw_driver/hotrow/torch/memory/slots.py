@@ -123,10 +123,16 @@ class SlotStorage:
         """Flat rows in places of the bypass area: int64."""
         return self._bypassed[places - self.slots]
 
-    def mark_trained(self, places: torch.Tensor) -> torch.Tensor:
-        """Record that the rows in some places were trained; return the places of the bypass area
-        among them: int64."""
-        return mark_dirty(self.dirty, places)
+    def mark_trained(self, places: torch.Tensor) -> None:
+        """Record that the rows in some places were trained."""
+        mark_dirty(self.dirty, places)
+
+    def bypassed(self, places: torch.Tensor) -> list[torch.Tensor]:
+        """Some places of the bypass area among others: a list of one int64[n], or none."""
+        if len(self._free) == self.area_rows:  # nobody has any
+            return []
+        found = places[places >= self.slots].long()
+        return [found] if len(found) else []
 
     def assign(self, rows: torch.Tensor, slots: torch.Tensor) -> None:
         """Record which flat rows some slots hold; the other slots keep theirs."""

@@ -242,7 +242,7 @@ OPTIMIZERS = {rule.name: rule for rule in (SGD, RowwiseAdagrad, Adagrad, Adam, P
 
 
 def _check_number(what: str, value: Any) -> None:
-    if not 0 <= _as_number(value) <= _LARGEST:
+    if not 0 <= (value if type(value) is float else _as_number(value)) <= _LARGEST:
         raise Error(f"expected {what} of at least 0, finite in fp32, got {value!r}")
 
 

@@ -7,6 +7,7 @@ wherever it is made.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from .card_arithmetic import (
     check_tables,
     need_arithmetic,
 )
-from .in_flight import GroupTransfer, ListedRows
+from .in_flight import GroupTransfer
 from .slot_map import SlotMap
 from .statistics import CacheStatistics
 
@@ -82,7 +83,8 @@ class ColdPooling:
         fetched, fills = transfer.fill_places != zero, transfer.fills
         transfer.fill_places, flat = transfer.fill_places[fetched], fills.flat[fetched]
         cold_rows = self._slot_map.counts(group, flat[transfer.fill_places >= storage.slots])
-        transfer.fills = ListedRows(flat, fills.with_slot + cold_rows, 0 * fills.without_slot)
+        transfer.fills = replace(fills, flat=flat, with_slot=fills.with_slot + cold_rows,
+                                 without_slot=0 * fills.without_slot, bypassed=0, listed=None)
 
     def start(self, transfer: GroupTransfer) -> None:
         """Begin to pool the cold bags of a batch."""

@@ -5,14 +5,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ...contract.errors import Error
+from ...kernels.listing import ListedRows
 from ...memory.buffer import Held
 from ...operands.batch import Batch
-from ...operands.results import RowList
 from ..features.grouping import Request, Segment
 from ..memory.rows import Rows
 
@@ -43,20 +41,6 @@ class PendingBackward:
     def done(self) -> bool:
         """Whether the backward of every lookup has run or cannot run any more."""
         return all(lookup is None or lookup.done for lookup in (each() for each in self._lookups))
-
-
-@dataclass(frozen=True, eq=False)
-class ListedRows:
-    """Rows of a group that the device listed."""
-
-    flat: torch.Tensor  # int64[n]
-    with_slot: NDArray[np.int64]  # int64[tables]: rows of each table that have a slot
-    without_slot: NDArray[np.int64]  # int64[tables]: and the others, bypassed or pooled by the card
-    bypassed: int = 0  # all rows without a slot
-    listed: RowList | None = None  # by the device's tables, if they are one list there
-
-    def __len__(self) -> int:
-        return self.flat.shape[0]
 
 
 @dataclass(eq=False)

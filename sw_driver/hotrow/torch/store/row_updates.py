@@ -150,13 +150,13 @@ class RowUpdates:
         group, places, sums, keys, copied, distinct = update
         storage = self._slot_map.storages[group]
         # Before a row changes: whatever fails, `finish` and `flush` write the rows back.
-        bypassed = storage.mark_trained(places)
-        if len(bypassed):
-            self._owed.append((group, bypassed))
+        if bypassed := storage.bypassed(places):
+            self._owed.append((group, bypassed[0]))
         if finite is None and not self._memory.asynchronous:
             update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys,
-                        distinct)
+                        distinct, storage.dirty)
         else:
+            storage.mark_trained(places)
             at = self._memory.indices(places.long())
             weights, state = storage.rows.read(at)
             storage.rows.write(at, *updated(rule, weights, state, sums, finite, keys))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...contract.errors import Error
 from ...device import Device
 from ...kernels.copying import Places, place_slots
-from ...kernels.listing import select_rows
+from ...kernels.listing import ListedRows, select_rows
 from ...operands.batch import Batch
 from ...operands.results import PlacedRows, RowList, Words
 from ..features.bags import Bags
@@ -19,7 +19,7 @@ from ..features.grouping import Segment
 from ..memory.slot_memory import SlotMemory
 from ..memory.slots import SlotStorage
 from .device_tables import DeviceTables
-from .in_flight import GroupTransfer, ListedRows
+from .in_flight import GroupTransfer
 from .placement_policy import Placement
 
 _FIRST_AREA = 64  # rows of a group's bypass area at first
@@ -59,9 +59,8 @@ class SlotMap(DeviceTables):
         self._first = np.concatenate([group.tables.first for group in self.groups])
         self._group_of = np.array([index for index, group in enumerate(self.groups)
                                    for _ in group.numbers], np.int32)
-        none = select_rows(np.empty(0, np.uint64), np.empty(0, np.uint32), self._group_of,
-                           self._first, 0, self.directory_slots)
-        self._none = ListedRows(none.flat, none.with_slot, none.without_slot), none.slots
+        self._none = select_rows(np.empty(0, np.uint64), np.empty(0, np.uint32), self._group_of,
+                                 self._first, 0, self.directory_slots)
         # By tables of the last batch of one id a bag: the device's tables, and their rows.
         self._dense: dict[tuple[int, ...], tuple[Any, tuple[int, ...]]] = {}
         # By samples and tables of the last batch of one id a bag: lookups by the device's table.
@@ -121,7 +120,7 @@ class SlotMap(DeviceTables):
         slots.
         """
         group, directory = segment.group, self.directory_slots
-        storage, none = self.storages[group], self._none[0]
+        storage, none = self.storages[group], self._none
         if placed.placed:
             return GroupTransfer(segment, placed.tensor[segment.lookups], none, _NO_PLACES, none,
                                  _NO_PLACES, _NO_PLACES)
@@ -129,20 +128,19 @@ class SlotMap(DeviceTables):
         if not len(placement.fills) and not len(placement.evictions):
             return GroupTransfer(segment, self._placed_slots(group, slots, _NO_PLACES, flag), none,
                                  _NO_PLACES, none, _NO_PLACES, _NO_PLACES)
-        fills, fill_slots = self._listed(group, placement.fills)
-        victims, victim_slots = self._listed(group, placement.evictions)
+        fills = self._listed(group, placement.fills)
+        victims = self._listed(group, placement.evictions)
         count = fills.bypassed
         places = (storage.reserve(count) if reserve else storage.slots + torch.arange(count))
         area = places
         if count and len(self.groups) > 1:  # numbers are those of all groups
             area = torch.full((len(placement.fills),), -1)
-            without = fill_slots[fill_slots >= directory] - np.uint32(directory)
+            without = fills.slots[fills.slots >= directory] - np.uint32(directory)
             area[torch.from_numpy(without.astype(np.int64))] = places
-
         return GroupTransfer(
             segment, self._placed_slots(group, slots, area, flag), fills,
-            self._placed_slots(group, fill_slots, area), victims,
-            self._placed_slots(group, victim_slots, area), places)
+            self._placed_slots(group, fills.slots, area), victims,
+            self._placed_slots(group, victims.slots, area), places)
 
     def _placed_slots(self, group: int, slots: Words, area: torch.Tensor,
                       flag: int = 0) -> torch.Tensor:
@@ -151,18 +149,16 @@ class SlotMap(DeviceTables):
                            per_choice=self._per_choice, part=self._part,
                            first=group * self._part, flag=flag)
 
-    def _listed(self, group: int, placed: PlacedRows) -> tuple[ListedRows, Words]:
-        """A group's rows of PlacedRows: (ListedRows, uint32[k])."""
+    def _listed(self, group: int, placed: PlacedRows) -> ListedRows:
+        """A group's rows of PlacedRows: ListedRows."""
         if not len(placed):
             return self._none
-        found = select_rows(placed.keys, placed.slots, self._group_of, self._first, group,
-                            self.directory_slots)
         listed = None
         if len(self.groups) == 1:
             listed = RowList(placed.table, placed.row, tables=self.table_sets[group],
                              entries=placed.entries, address=placed.address)
-        return ListedRows(found.flat, found.with_slot, found.without_slot, found.bypassed,
-                          listed), found.slots
+        return select_rows(placed.keys, placed.slots, self._group_of, self._first, group,
+                           self.directory_slots, listed)
 
     def flat(self, rows: RowList) -> torch.Tensor:
         """Flat rows int64[n] of a RowList by the device's tables, in the group of each."""
