@@ -88,12 +88,9 @@ class GradientStage:
         elif bags == "all":
             self._bags = [CardBags(group.kind.dim, rows) for group, rows in zip(
                 groups, self.rows, strict=True)]
+        self.all: list[Staged] = [*self.rows, *self._bags]
         self.memory = RecycledMemory()
         self.finite = DeferredFiniteCheck(memory) if memory.asynchronous else FiniteCheck()
-
-    @property
-    def all(self) -> list[Staged]:
-        return [*self.rows, *self._bags]
 
     @property
     def empty(self) -> bool:

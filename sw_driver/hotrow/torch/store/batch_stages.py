@@ -67,12 +67,10 @@ class BatchStages:
         on_disk = any(group.tables.disk is not None for group in slot_map.groups)
         self.stages = (_PlanFirst if on_disk else Stages)([
             Stage("plan", self.may_plan, self.plan),
-            Stage("collect", self.may_collect, self.collect, self._moves_nothing),
-            Stage("exchange", lambda number: number < self.stages.through("collect"),
-                  self.exchange, self._moves_nothing),
-            Stage("insert", lambda number: number < self.stages.through("exchange"), self.insert,
-                  self._moves_nothing),
-        ], options.workers or 0)
+            Stage("collect", self.may_collect, self.collect),
+            Stage("exchange", lambda number: number < self.stages.done[1], self.exchange),
+            Stage("insert", lambda number: number < self.stages.done[2], self.insert),
+        ], options.workers or 0, idle=self._moves_nothing)
 
     def restart(self) -> None:
         """Follow a clear of the directory: the next batch is the device's batch 0."""
@@ -98,9 +96,9 @@ class BatchStages:
         window, policy = self._window, self._policy
         flight, base = window.batches[number], window.base
         with self.stages.lock:
-            last = number if self._calm(number) else min(
-                window.submitted, number + self._options.look_ahead + 1)
-            coming = [window.batches[each] for each in range(number, last)]
+            coming = [] if self._calm(number) else [
+                window.batches[each] for each in range(
+                    number, min(window.submitted, number + self._options.look_ahead + 1))]
             retired = min(window.finished, number if flight.marked_at is None
                           else flight.marked_at) - 1
         marks = []
@@ -146,9 +144,9 @@ class BatchStages:
         return self._window.batches[number].resident
 
     def may_collect(self, number: int) -> bool:
-        if number >= self.stages.through("plan"):
+        if number >= self.stages.done[0]:
             return False
-        window, inserted = self._window, self.stages.through("insert")
+        window, inserted = self._window, self.stages.done[-1]
         flight, earlier = window.batches[number], number - 1
         while earlier >= inserted and window.batches[earlier].marked > number:
             earlier -= 1  # it was planned with this batch's rows marked

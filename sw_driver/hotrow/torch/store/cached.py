@@ -156,7 +156,7 @@ class CachedStore:
         with self.stages.lock:
             self.window.want(number)
             self.stages.wake()
-        self.stages.wait(lambda: self.stages.through("insert") > number, f"batch {number}")
+        self.stages.wait(lambda: self.stages.done[-1] > number, f"batch {number}")
         flight = self.window.take()
         for transfer in flight.transfers:
             self.slot_memory.wait_event(transfer.insert_event, transfer.device_places)

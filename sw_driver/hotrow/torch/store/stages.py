@@ -19,15 +19,11 @@ _POLL_S = 0.2  # an idle worker looks again after this time, so that a lost wake
 
 
 class Stage(NamedTuple):
-    """One stage: its calls take a batch's number.
-
-    A batch for which `idle` is true after the stage before passes the stage without `run`.
-    """
+    """One stage: its calls take a batch's number."""
 
     name: str
     can_run: Callable[[int], bool]
     run: Callable[[int], None]
-    idle: Callable[[int], bool] | None = None
 
 
 class Stages:
@@ -43,6 +39,8 @@ class Stages:
         Threads; with 0 the stages run inside `wait`.
     before : callable, optional
         Called with the name of a stage and a batch's number before the stage runs.
+    idle : callable, optional
+        Whether a batch passes all stages after the first without their `run`, by its number.
 
     Attributes
     ----------
@@ -59,8 +57,10 @@ class Stages:
     """
 
     def __init__(self, stages: Sequence[Stage], workers: int = 0,
-                 before: Callable[[str, int], object] | None = None) -> None:
+                 before: Callable[[str, int], object] | None = None,
+                 idle: Callable[[int], bool] | None = None) -> None:
         self.stages, self.workers, self.before = tuple(stages), workers, before
+        self._idle = idle
         self.done, self.seconds, self.waited = [0] * len(stages), [0.0] * len(stages), 0.0
         self._backwards = range(len(stages) - 1, -1, -1)
         self._at = {stage.name: at for at, stage in enumerate(self.stages)}
@@ -211,18 +211,12 @@ class Stages:
             self.seconds[at] += self.clock() - started
             self.done[at] += 1
             self._busy[at] = False
-            self._pass_idle(at + 1, number)
+            if self._idle is not None and self.before is None and self._idle(number):
+                at += 1
+                while at < len(self.stages) and self.done[at] == number and not self._busy[at]:
+                    self.done[at] += 1
+                    at += 1
             self.wake()
-
-    def _pass_idle(self, at: int, number: int) -> None:
-        """Let a batch pass the stages from index `at` on that are idle for it."""
-        while (at < len(self.stages) and self.done[at] == number and not self._busy[at]
-               and self.before is None):
-            idle = self.stages[at].idle
-            if idle is None or not idle(number):
-                return
-            self.done[at] += 1
-            at += 1
 
     def _serve(self) -> tuple[bool, int | None]:
         """Run a stage that can run, on a thread of the stages: whether the thread goes on, and how
