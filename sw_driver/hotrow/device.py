@@ -16,6 +16,7 @@ from .calls.events import Events
 from .calls.lookup import Lookup
 from .calls.mover import Mover
 from .calls.planner import Planner
+from .calls.plans_at_once import PlansAtOnce
 from .calls.row_operands import RowOperands, StagedRows
 from .calls.spans import Spans
 from .contract.errors import DeviceError, RegistrationError, TransportError
@@ -144,7 +145,9 @@ class Device:
         self.listeners = commands.listeners
         self._batches = batches = BatchOperands(commands)
         self._row_operands = rows = RowOperands(commands)
-        self._planner = Planner(commands, batches, getattr(transport, "plan", None))
+        self._planner = Planner(commands, batches)
+        self._plans_at_once = PlansAtOnce(commands, batches, self._planner,
+                                          getattr(transport, "plan", None))
         self._lookup = Lookup(commands, batches, self._planner)
         self._mover = Mover(commands, rows)
         self._arithmetic = Arithmetic(commands, rows, batches)
@@ -168,7 +171,7 @@ class Device:
     split, split_async = _forms("_lookup", Lookup.split)
     # Slots for coming batches.
     plan, plan_async = _forms("_planner", Planner.plan)
-    plan_at_once = _delegated("_planner", Planner.plan_at_once)
+    plan_at_once = _delegated("_plans_at_once", PlansAtOnce.plan_at_once)
     mark, mark_async = _forms("_planner", Planner.mark)
     retire = _delegated("_planner", Planner.retire)
     # Rows and memory.

@@ -2,60 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ..contract.errors import BatchError, DeviceError
 from ..contract.generated import (
-    LIST_ALIGNMENT,
-    NO_BATCH,
     FaultBits,
     Opcode,
     PlanFlag,
     PlanPolicy,
     Status,
 )
-from ..contract.records import COMMAND, COMPLETION, Record
 from ..memory.buffer import Held
-from ..operands.batch import Batch
-from ..operands.integers import numbered, whole
-from ..operands.results import Observation, PlacedRows, Plan, Words
-from ..operands.staging import Lease
-from ..operands.tables import TableSet
+from ..operands.integers import whole
+from ..operands.results import Observation, Plan
 from ..queues.commands import Commands, cycles_of
 from ..queues.futures import Completion, Future
 from ..system.forks import cached_property
-from .batch_operands import BatchLike, BatchOperands, batch_operands
+from .batch_operands import BatchLike, BatchOperands
+from .plan_lists import PlanLists
 
 _WORD = 0xFFFF_FFFF
 _PLANNED = (Status.OK, Status.ROW_OUT_OF_RANGE)  # the lists are valid
 _ADMIT, _COUNT, _READ_ONLY = map(int, (PlanFlag.ADMIT, PlanFlag.COUNT, PlanFlag.READ_ONLY))
 _POLICIES = {each.name.lower(): int(PlanFlag.POLICY_LOW) * each.value for each in PlanPolicy}
-_WORDS = LIST_ALIGNMENT // 4
-_LISTS = {"slots": 0, "fill_slots": 1, "victim_slots": 2, "fills": 3, "victims": 5}
-_ROOMS = 7  # of which the lists above begin at those numbers; an entry of a row has two words
 # Maybe planned, the lists are not valid.
 _UNKNOWN = Status.SLVERR, Status.DECERR, Status.TIMEOUT, Status.PARITY
-_COMMAND, _COMPLETION = Record(COMMAND), Record(COMPLETION)
-
-
-class Places(Protocol):
-    """Where a transport that plans at once writes the places of a batch's lookups.
-
-    Attributes
-    ----------
-    address : int
-        On the host, of what the transport takes.
-    placed : int
-        Not 0 if it wrote them: every row of the batch had a slot.
-    """
-
-    address: int
-    placed: int
 
 
 @dataclass
@@ -105,9 +76,8 @@ class BatchNumbers:
 class Planner:
     """Part of `Device`: the calls return futures."""
 
-    def __init__(self, commands: Commands, batches: BatchOperands,
-                 at_once: Callable[[int, int, int, int, int], int] | None = None):
-        self._commands, self._batches, self._at_once = commands, batches, at_once
+    def __init__(self, commands: Commands, batches: BatchOperands):
+        self._commands, self._batches = commands, batches
         self.numbers = BatchNumbers()
 
     @cached_property
@@ -164,13 +134,10 @@ class Planner:
                  | _READ_ONLY * (not writes))
         commands, numbers = self._commands, self.numbers
         with commands.open(Opcode.PLAN) as held:
-            planned = self._check_number(number)
+            planned = self.check_number(number)
             staged = self._batches.stage(batch, held)
-            lookups = staged.batch.lookups
-            room = -(-lookups // _WORDS) * _WORDS  # of a list of words, as their addresses demand
-            lease = commands.results.lease(4 * room * _ROOMS, held)
-            operands = staged.operands | {
-                name: lease.address + 4 * room * first for name, first in _LISTS.items()}
+            made = PlanLists(commands.results, staged.batch.lookups, held)
+            operands = staged.operands | made.operands(made.lease.address)
             operands |= {"value": planned, "flags": staged.operands["flags"] | flags}
 
             def finish(c: Completion) -> Plan:
@@ -180,11 +147,7 @@ class Planner:
                 commands.tables.in_directory.update(staged.tables.numbers)
                 plan = None
                 if c["status"] in _PLANNED:
-                    plan = _read_plan(c, planned, lookups, staged.tables,
-                                      _Lists(lease, room, lists is not None),
-                                      commands.geometry.slots)
-                    if lists is not None:
-                        commands.results.keep(lease, lists)
+                    plan = made.read(c, planned, staged.tables, commands.geometry.slots, lists)
                 try:
                     self._batches.check(staged.batch, staged.tables, c)
                 except BatchError as error:
@@ -203,82 +166,6 @@ class Planner:
                     numbers.under_way.pop(planned, None)
                 raise
 
-    def plan_at_once(self, batch: Batch, number: int, policy: str, observe: bool, lists: Held,
-                     retired: int, coming: Sequence[tuple[int, Batch]],
-                     places: Places) -> Plan | None:
-        """`retire` batches, `mark` those that come, and `plan` one, by one call of the transport.
-
-        Parameters
-        ----------
-        batch, number, policy, observe, lists
-            As in `plan`.
-        retired : int
-            The last batch that has trained.
-        coming : sequence of (int, Batch)
-            Batches to be marked, by number.
-        places : Places
-            If they were written, the plan has no `slots`, and no rows in its lists.
-
-        Returns
-        -------
-        Plan, or None if the transport has no such call, or executes other commands: nothing changed
-
-        Raises
-        ------
-        BatchError, CommandError, DeviceError
-        """
-        commands, numbers, held = self._commands, self.numbers, Held()
-        batches, begun = [*coming, (number, batch)], False
-        try:
-            with commands.lock:
-                commands.check_open()
-                if (self._at_once is None or commands.queue("lookup").outstanding
-                        or not all(map(_in_host, batches))):
-                    return None
-                number = self._check_number(number, retired=retired)
-                tables = [self._batches.check_batch(each) for _, each in batches]
-                room = -(-batch.lookups // _WORDS) * _WORDS
-                lease = commands.results.lease(4 * room * _ROOMS, held)
-                lists_at = {name: lease.slab.host + lease.offset + 4 * room * first
-                            for name, first in _LISTS.items()}
-                records = np.zeros(len(batches) * (_COMMAND.size + _COMPLETION.size), np.uint8)
-                for at, ((each, its), of) in enumerate(zip(batches, tables, strict=True)):
-                    fields = batch_operands(its, of) | {
-                        "opcode": Opcode.MARK, "value": each & _WORD, "source": _host(its.ids),
-                        "lengths": 0 if its.lengths is None else _host(its.lengths)}
-                    if at == len(coming):
-                        fields |= lists_at | {"opcode": Opcode.PLAN, "flags": (
-                            fields["flags"] | policy_flags(policy) | _COUNT * observe)}
-                    _COMMAND.write(records.data, at, fields)
-                numbers.under_way[number], begun = None, True
-            completions = records[len(batches) * _COMMAND.size:]
-            done = self._at_once(retired & _WORD, _host(records), len(batches), _host(completions),
-                                 places.address)
-            with commands.lock:
-                if done:
-                    numbers.retired = retired
-                plan = None
-                for at, ((_, its), of) in enumerate(zip(batches[:done], tables, strict=False)):
-                    completion = _COMPLETION.read(completions.data, at)
-                    commands.account("lookup", completion)
-                    self._batches.check(its, of, completion)
-                    if at == len(coming):
-                        plan = _read_plan(
-                            completion, number, 0 if places.placed else batch.lookups, of,
-                            _Lists(lease, room, True), commands.geometry.slots)
-                        commands.results.keep(lease, lists)
-                        commands.tables.in_directory.update(of.numbers)
-                        if observe:
-                            commands.tables.in_counters.update(of.numbers)
-                        numbers.known_next = number + 1
-                numbers.under_way.pop(number, None)
-                begun = False
-                return plan
-        finally:
-            held.release()
-            if begun:
-                numbers.lose()
-
     def mark(self, batch: BatchLike, number: int) -> Future[Observation]:
         """Hold the slots that rows of a coming batch have, until the batch is retired.
 
@@ -289,7 +176,7 @@ class Planner:
             Number of the batch, which is planned later, or not at all.
         """
         with self._commands.open(Opcode.MARK) as held:
-            number = self._check_number(number, marked=True)
+            number = self.check_number(number, marked=True)
             staged = self._batches.stage(batch, held)
 
             def finish(c: Completion) -> Observation:
@@ -332,7 +219,7 @@ class Planner:
             raise DeviceError(f"this card has no planner, which {what} needs: split the batch, or "
                               f"use a card built with planner=True")
 
-    def _check_number(self, number: int | None, marked: bool = False,
+    def check_number(self, number: int | None, marked: bool = False,
                       retired: int | None = None) -> int:
         """The batch's number, by default the next one, if the card will accept it once batches up
         to `retired` are."""
@@ -368,75 +255,3 @@ def observation(completion: Completion) -> Observation:
     """The lookups of an OBSERVE or a MARK."""
     return Observation(completion["lookups"], completion["hits"],
                        completion["misses"], cycles_of(completion), completion["end"])
-
-
-_NO_ROWS = PlacedRows(*(np.empty(0, np.uint32) for _ in range(3)))
-
-
-class _Lists:
-    """The lists that the device wrote to a lease, with room for so many words each: views of it if
-    it is `kept`, else copies."""
-
-    def __init__(self, lease: Lease, room: int, kept: bool) -> None:
-        self._lease, self._room, self._kept = lease, room, kept
-
-    def words(self, name: str, count: int, dtype: str = "<u4") -> NDArray[Any]:
-        first = self._room * 4 * _LISTS[name] // np.dtype(dtype).itemsize
-        written = self._lease.written(dtype, count, first)
-        return written if self._kept else written.copy()
-
-    def placed(self, what: str, count: int, tables: TableSet | None) -> PlacedRows:
-        """The rows in a list and their slots: PlacedRows."""
-        if not count:
-            return _NO_ROWS
-        entries, name = self.words(f"{what}s", count, "<u8"), f"{what}s"
-        words = entries.view("<u4")
-        return PlacedRows(
-            words[1::2], words[::2], self.words(f"{what}_slots", count), tables=tables,
-            entries=entries,
-            address=self._lease.address + 4 * self._room * _LISTS[name] if self._kept else None)
-
-
-def _in_host(numbered: tuple[int, Batch]) -> bool:
-    """Whether the lists of a batch lie in one piece."""
-    ids, lengths = numbered[1].ids, numbered[1].lengths
-    return ids.flags.c_contiguous and (lengths is None or lengths.flags.c_contiguous)
-
-
-def _host(array: NDArray[Any]) -> int:
-    """Address of an array's memory on the host."""
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-def _read_plan(completion: Completion, number: int, lookups: int, tables: TableSet, lists: _Lists,
-               first_bypassed: int) -> Plan:
-    """The lists of a plan of so many slots, with each bypassed row once."""
-    slots, entries = lists.words("slots", lookups), completion["entries"]
-    fills = lists.placed("fill", entries, tables)
-    evictions = lists.placed("victim", completion["evictions"], None)
-    if completion["refused"]:  # rows without a slot, which may be listed twice
-        fills = _fold_bypassed(slots, fills, first_bypassed)
-    repeated_bypasses, wait_for = entries - len(fills), completion["wait_for"]
-    return Plan(number, slots, fills, evictions, completion["bypasses"] - repeated_bypasses,
-                None if wait_for == NO_BATCH else wait_for,
-                completion["unique"] - repeated_bypasses,
-                completion["lookups"], completion["hits"], cycles_of(completion),
-                completion["end"])
-
-
-def _fold_bypassed(slots: Words, fills: PlacedRows, first: int) -> PlacedRows:
-    """List each bypassed row once, in order of first appearance; correct `slots` in place.
-
-    `first` is the first place of the bypass area.
-    """
-    bypassed = fills.slots >= first
-    at, group = numbered(fills.keys)
-    if len(at) == len(fills):
-        return fills
-    listed = at[group] == np.arange(len(fills))  # the first appearance of each row
-    place = first + np.cumsum(listed & bypassed) - 1  # of the bypassed among them
-    number = np.where(bypassed, place[at[group]], fills.slots).astype(np.uint32)
-    missed = np.flatnonzero((slots >= first) & (slots < first + np.count_nonzero(bypassed)))
-    slots[missed] = number[bypassed][slots[missed] - np.uint32(first)]
-    return PlacedRows(fills.table[listed], fills.row[listed], number[listed], tables=fills.tables)

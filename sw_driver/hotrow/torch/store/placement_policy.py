@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from ...calls.batch_operands import StagedBatch
-from ...calls.planner import Places
+from ...calls.plans_at_once import Places
 from ...contract.errors import Error
 from ...contract.generated import MISS_FLAG
 from ...device import Device
