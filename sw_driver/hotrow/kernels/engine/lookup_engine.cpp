@@ -149,7 +149,8 @@ Outcome LookupEngine::plan(const Command &command, const Addresses &addresses) {
     planner_.plan(command, reader_, parts_, before, planned_, outcome);
     const auto list = [&](uint64_t address, const auto &values, size_t length) {
         if (!addresses.places) return write(outcome, address, values, length);
-        std::memcpy(reinterpret_cast<void *>(address), values.data(), length * sizeof values[0]);
+        std::copy_n(values.begin(), length,
+                    reinterpret_cast<typename std::decay_t<decltype(values)>::value_type *>(address));
     };
     if (!addresses.places || !place(outcome, *addresses.places))
         list(addresses.slots, planned_.slots, reader_.count());
