@@ -153,7 +153,7 @@ class Arithmetic:
                 staged = self._batches.stage(rows, held)
                 operands = dict(staged.operands, flags=PoolFlag.BATCH)
                 operands["bags"] = operands.pop("samples")
-                return operands, partial(self._batches.check, staged)
+                return operands, partial(self._batches.check, staged.batch, staged.tables)
 
             return _Bags(self._rows.alike(tables, with_state=False), batch.lookups,
                          len(batch.lengths), stage_batch)
