@@ -28,7 +28,9 @@ def opened(kind):
     return linked_device() if kind == "link" else hotrow.open(kind, preset=CARD, timeout=60)
 
 
-@pytest.fixture(params=["link", "model", "cpu", pytest.param("sim", marks=pytest.mark.slow)])
+@pytest.fixture(params=[
+    "link", "model", "cpu",
+    pytest.param("sim", marks=[pytest.mark.slow, pytest.mark.long])])  # a card of its own
 def device(request):
     with opened(request.param) as device:
         yield device

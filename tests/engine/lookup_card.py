@@ -23,7 +23,7 @@ def library():
     """The engine's lookup queue as a shared library."""
     sources = [FOLDER / f"{name}.cpp" for name in (
         "batch_reader", "counters", "lookup_engine", "lookup_parts", "lookup_passes", "memory",
-        "planner", "splitter", "workers")]
+        "planner", "splitter", "workers")] + [FOLDER.parent / "places.cpp"]
     loaded = compiler.load("lookup-engine", [Path(__file__).with_name("lookup_api.cpp"), *sources],
                            sorted(FOLDER.glob("*.hpp")),
                            [*compiler.find_compiler(), f"-I{FOLDER}"])
@@ -69,7 +69,7 @@ class LookupCard:
 
     def execute(self, record, addresses):
         """Execute a command record; returns the fields of its outcome."""
-        places, outcome = np.zeros(8, np.uint64), np.zeros(1, OUTCOME)
+        places, outcome = np.zeros(9, np.uint64), np.zeros(1, OUTCOME)  # without `Places`
         for name, address in addresses.items():
             places[PLACES[name]] = address
         self._library.lookup_execute(self._card, record.ctypes.data, places.ctypes.data,

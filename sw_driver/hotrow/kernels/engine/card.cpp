@@ -66,9 +66,9 @@ int64_t Card::plan(uint32_t retired, const Command *commands, int64_t count,
             const uint64_t start = shared_.cycle();
             Outcome outcome = validator_.check_operands(command, Queue::LOOKUP);
             if (outcome.status == Status::OK) {
-                Addresses lists{&places, command.source, command.lengths, 0,
+                Addresses lists{command.source, command.lengths, 0,
                                 {command.slots}, {command.fill_slots}, {command.victim_slots},
-                                {command.fills}, {command.victims}};
+                                {command.fills}, {command.victims}, &places};
                 outcome = lookups_.execute(command, lists);
             }
             status = outcome.status;

@@ -29,13 +29,13 @@ struct Places {
 
 // Byte addresses of the lists of a command; with `places` they are pointers of the host.
 struct Addresses {
-    Places *places = nullptr;
     uint64_t source, lengths, targets;
     union { uint64_t slots, weights; };
     union { uint64_t popular, fill_slots; };
     union { uint64_t nonpopular, victim_slots; };
     union { uint64_t misses, fills; };
     union { uint64_t victims, destination; };
+    Places *places = nullptr;
 };
 
 }  // namespace hotrow::engine

@@ -151,7 +151,7 @@ def run(config, batches, gaps=STEADY, pauses=STEADY):
 
 @pytest.mark.parametrize("config, gaps, pauses", [
     pytest.param(config, gaps, pauses, id=f"{name}-{config.name}",
-                 marks=() if name == "steady" or (name == "both" and config.lanes <= 4)
+                 marks=() if name in ("steady", "both") and config.lanes <= 4
                  else pytest.mark.long)
     for name, gaps, pauses in (("steady", STEADY, STEADY), ("both", RAGGED, (0, 2, 0, 5)),
                                ("gaps", RAGGED, STEADY), ("pauses", STEADY, RAGGED))
