@@ -58,5 +58,5 @@ def test_a_limit_of_the_tables_says_what_the_process_adds():
 def test_the_most_memory_of_a_call_is_measured():
     before = resident_bytes()
     most = most_resident(lambda: bytearray(b"1" * (64 << 20)))
-    assert 64 << 20 <= most - before < 200 << 20
+    assert 56 << 20 <= most - before < 200 << 20  # some of `before` may be free again
     assert most_resident(lambda: None) < most - (32 << 20)

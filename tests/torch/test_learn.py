@@ -141,18 +141,26 @@ def test_what_is_taken(mode):
         trained(tables)
 
 
+def counts(tables):
+    """The counts of accesses by (table, row)."""
+    *rows, found = tables.cache.access_counts().tolist()
+    return dict(zip(zip(*rows, strict=True), found, strict=True))
+
+
 def test_counts_do_not_decay_while_a_batch_is_in_flight():
     with opened("hotline") as tables:
         for _ in range(4):
             tables.observe(BATCHES[1])
-        tables.prefetch(BATCHES[0])
-        before = tables.cache.access_counts()
+        tables.prefetch(BATCHES[0])  # whose lookups are counted now or soon
+        before = counts(tables)
         with pytest.raises(Error, match=r"1 batches are in flight.* give slots to other rows"):
             tables.learn(decay=1)
-        assert torch.equal(tables.cache.access_counts(), before)
+        after = counts(tables)
+        assert all(after[row] >= count for row, count in before.items())
         step(tables, BATCHES[0])
+        after = counts(tables)
         tables.learn(decay=1)
-        assert tables.cache.access_counts()[2].max() <= before[2].max()
+        assert max(counts(tables).values()) <= max(after.values()) // 2
 
 
 @pytest.mark.parametrize("mode", CACHED)
