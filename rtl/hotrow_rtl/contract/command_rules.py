@@ -59,7 +59,6 @@ _EXTENTS = {
     "destination": Extent("count", 4, write=True),  # harvested entries
 }
 _IDS = Extent("count", 2, doubled_by=BatchFlag.ID64)  # `source` of a batch
-_IDS_32 = Extent("count", 2)
 _BYTES = {  # of a span
     "source": Extent("count", 0),
     "destination": Extent("count", 0, write=True),
@@ -70,7 +69,7 @@ _POOL = {
     "weights": Extent("count", 2, flag=PoolFlag.WEIGHTED),
 }
 _POOL_BATCH = {
-    "source": _IDS_32,
+    "source": Extent("count", 2),
     "lengths": Extent("batch bags", 1),
     "targets": Extent("batch bags", 2, flag=PoolFlag.LISTED),
     "weights": Extent("count", 2, flag=PoolFlag.WEIGHTED),
@@ -139,8 +138,8 @@ def flags_of(command: Command, config: Config) -> int:
     """Bits that the command defines on a card."""
     if command.flags is InstallFlag and not config.planner:
         return 0
-    absent = command.flags is PoolFlag and not config.pools_batches
-    return int(sum(command.flags or ())) - absent * int(PoolFlag.BATCH)
+    return int(sum(flag for flag in command.flags or ()
+                   if flag is not PoolFlag.BATCH or config.pools_batches))
 
 
 def _rule(command: Command, config: Config) -> Rule:

@@ -220,7 +220,7 @@ class Planner:
                               f"use a card built with planner=True")
 
     def check_number(self, number: int | None, marked: bool = False,
-                      retired: int | None = None) -> int:
+                     retired: int | None = None) -> int:
         """The batch's number, by default the next one, if the card will accept it once batches up
         to `retired` are."""
         first = self.numbers.next

@@ -5,8 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import Config
+from ...primitives.entry_arbiter import EntryArbiter
 from ...primitives.skid_buffer import SkidBuffer
-from ..addressing.crossbar import EntryArbiter
 from ..addressing.port_interleave import row_port
 from ..port.payloads import computed_row, source_word
 from .payloads import result_word

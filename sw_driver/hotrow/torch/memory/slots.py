@@ -127,12 +127,12 @@ class SlotStorage:
         """Record that the rows in some places were trained."""
         mark_dirty(self.dirty, places)
 
-    def bypassed(self, places: torch.Tensor) -> list[torch.Tensor]:
-        """Some places of the bypass area among others: a list of one int64[n], or none."""
+    def bypassed(self, places: torch.Tensor) -> torch.Tensor | None:
+        """The places of the bypass area among some places, int64[n]; None if there is none."""
         if len(self._free) == self.area_rows:  # nobody has any
-            return []
+            return None
         found = places[places >= self.slots].long()
-        return [found] if len(found) else []
+        return found if len(found) else None
 
     def assign(self, rows: torch.Tensor, slots: torch.Tensor) -> None:
         """Record which flat rows some slots hold; the other slots keep theirs."""

@@ -150,8 +150,8 @@ class RowUpdates:
         group, places, sums, keys, copied, distinct = update
         storage = self._slot_map.storages[group]
         # Before a row changes: whatever fails, `finish` and `flush` write the rows back.
-        if bypassed := storage.bypassed(places):
-            self._owed.append((group, bypassed[0]))
+        if (bypassed := storage.bypassed(places)) is not None:
+            self._owed.append((group, bypassed))
         if finite is None and not self._memory.asynchronous:
             update_rows(storage.rows.weights, places, sums, rule, storage.rows.state, keys,
                         distinct, storage.dirty)

@@ -177,7 +177,7 @@ class Stages:
     def _others(self) -> list[threading.Thread]:
         """Threads that serve stages beside this one. They end before the garbage collector closes
         the generator of an epoch, which waits for batches."""
-        return self._threads and [thread for thread in self._threads
+        return [thread for thread in self._threads
                 if thread.is_alive() and thread is not threading.current_thread()]
 
     def _ready(self) -> Iterator[int]:
