@@ -190,6 +190,7 @@ import numpy as np
 from hotrow.tables import open
 parent = os.getppid()
 with open(sys.argv[1]) as reader:
+    print("open", flush=True)
     last, reads, seen = int(sys.argv[2]), 0, set()
     random = np.random.default_rng(int(sys.argv[3]))
     while reader.number < last and os.getppid() == parent:
@@ -214,6 +215,8 @@ def test_readers_beside_a_trainer(tmp_path, readers, steps):
         store.commit()
         running = [subprocess.Popen([sys.executable, "-c", READER, tmp_path, str(steps), str(seed)],
                                     stdout=subprocess.PIPE, text=True) for seed in range(readers)]
+        for each in running:  # so that it reads while rows train
+            assert each.stdout.readline() == "open\n"
         for step in range(2, steps + 1):
             train(store, "item", np.arange(step % 7, 900, 7), step % 256)
             if step % 5 == 0:
