@@ -56,6 +56,19 @@ def test_resources_by_unit(mapped):
 
 
 @pytest.mark.long
+def test_luts_of_a_memory(tmp_path):
+    """Small memories take LUTs for their rows, six bits of 32 rows in four, and no others."""
+    real_tool("yosys")
+    store = DESIGN[DESIGN.index("module store"):DESIGN.index("module link")]
+    for large, small in (("4096", "32"), ("(12)", "(5)"), ("[11:0]", "[4:0]"), ("(8)", "(1)"),
+                         ("{8{write}}", "write")):
+        store = store.replace(large, small)
+    found = resources(map_modules(store + RAM_VERILOG, "store", tmp_path, DEVICES["xc7a200t"]),
+                      "store")
+    assert total(found) == {"luts": 4 * 72 // 6, "ffs": 72, "bram": 0, "uram": 0, "dsp": 0}
+
+
+@pytest.mark.long
 def test_depth_across_modules(mapped):
     """Through both links to the second stage; a unit appears once."""
     first, *others = deepest(mapped, "hotrow")

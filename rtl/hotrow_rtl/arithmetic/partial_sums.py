@@ -165,8 +165,8 @@ class PartialSums(wiring.Component):
         m.d.sync += type_.eq(self.row_format.type)
 
         # Two copies of the ring buffer, one to accumulate, one to read complete sums.
-        m.submodules.sums = sums = Ram(config.bus_width, depth)
-        m.submodules.copies = copies = Ram(config.bus_width, depth)
+        m.submodules.sums = sums = Ram(config.bus_width, depth, clears=True)
+        m.submodules.copies = copies = Ram(config.bus_width, depth, clears=True)
         addend = Signal(config.bus_width, reset_less=True)
         m.d.sync += addend.eq(sums.read_data)
         start_at_minus_zero = delayed(

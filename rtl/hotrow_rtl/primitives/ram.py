@@ -5,7 +5,7 @@ and minutes of conversion for the tables of a card. `Ram` behaves the same in Am
 on a platform with `ram_instances` (see ``emit``) it is an instance of `hotrow_ram`.
 """
 
-from amaranth import ClockSignal, Instance, Module, Mux, Signal, Value
+from amaranth import ClockSignal, Const, Instance, Module, Mux, Signal, Value
 from amaranth.hdl import Shape
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
@@ -17,7 +17,7 @@ RAM_VERILOG = f"""\
 `define HOTROW_RAM
 module {RAM_MODULE} #(
   parameter WIDTH = 1, parameter DEPTH = 2, parameter ADDRESS = 1, parameter READS_OLD = 0,
-  parameter PARTS = 1, parameter STYLE = "auto"
+  parameter CLEARS = 0, parameter PARTS = 1, parameter STYLE = "auto"
 ) (
   input clk,
   input [PARTS-1:0] write_enable,
@@ -38,7 +38,7 @@ module {RAM_MODULE} #(
           if (write_enable[part])
             rows[write_address][part*PART +: PART] <= write_data[part*PART +: PART];
         if (read_enable)
-          if (read_clear) read_data <= 0;
+          if (CLEARS != 0 && read_clear) read_data <= 0;
           else read_data <= rows[read_address];
       end
     end else begin : loose
@@ -48,7 +48,7 @@ module {RAM_MODULE} #(
           if (write_enable[part])
             rows[write_address][part*PART +: PART] <= write_data[part*PART +: PART];
         if (read_enable)
-          if (read_clear) read_data <= 0;
+          if (CLEARS != 0 && read_clear) read_data <= 0;
           else read_data <= rows[read_address];
       end
     end
@@ -69,6 +69,8 @@ class Ram(wiring.Component):
     reads_old : bool
         A read of the row that is written in the same cycle returns its previous contents. Block
         RAMs need extra logic for that; without it such a read is undefined.
+    clears : bool
+        There is a port `read_clear`. LUT memory needs a LUT for each bit of it.
     parts : int
         Equal parts of a row with a write enable each. Block RAMs have one per 9 bits.
     block : bool
@@ -80,7 +82,7 @@ class Ram(wiring.Component):
     write_address, write_data : In
     read_enable, read_address : In
     read_clear : In(1)
-        The read returns zero.
+        The read returns zero. Only with `clears`.
     read_data : Out(shape)
         Keeps its value while `read_enable` is low.
 
@@ -89,37 +91,38 @@ class Ram(wiring.Component):
     Read latency 1 cycle; one read and one write per cycle.
     """
 
-    def __init__(self, shape, depth, *, reads_old=False, parts=1, block=False):
+    def __init__(self, shape, depth, *, reads_old=False, clears=False, parts=1, block=False):
         if depth < 2:
             raise ValueError(f"a memory needs at least 2 rows, not {depth}")
         self._width = Shape.cast(shape).width
         if self._width % parts:
             raise ValueError(f"{self._width} bits have no {parts} equal parts")
         self.shape, self.depth, self.reads_old, self.parts = shape, depth, reads_old, parts
-        self.block = block
+        self.block, self.clears = block, clears
         super().__init__({
             "write_enable": In(parts),
             "write_address": In(range(depth)),
             "write_data": In(shape),
             "read_enable": In(1, init=1),
             "read_address": In(range(depth)),
-            "read_clear": In(1),
+            **({"read_clear": In(1)} if clears else {}),
             "read_data": Out(shape),
         })
 
     def elaborate(self, platform):
         m = Module()
+        read_clear = self.read_clear if self.clears else Const(0)
         if getattr(platform, "ram_instances", False):
             read_data = Signal(self._width)
             m.submodules.rows = Instance(
                 RAM_MODULE,
                 p_WIDTH=self._width, p_DEPTH=self.depth, p_ADDRESS=len(self.read_address),
-                p_READS_OLD=int(self.reads_old), p_PARTS=self.parts,
+                p_READS_OLD=int(self.reads_old), p_CLEARS=int(self.clears), p_PARTS=self.parts,
                 p_STYLE="block" if self.block else "auto",
                 i_clk=ClockSignal(),
                 i_write_enable=self.write_enable, i_write_address=self.write_address,
                 i_write_data=Value.cast(self.write_data),
-                i_read_enable=self.read_enable, i_read_clear=self.read_clear,
+                i_read_enable=self.read_enable, i_read_clear=read_clear,
                 i_read_address=self.read_address,
                 o_read_data=read_data,
             )
@@ -142,7 +145,7 @@ class Ram(wiring.Component):
             m.d.sync += [
                 collided.eq(self.write_enable.any() & (self.write_address == self.read_address)
                             & (not self.reads_old)),
-                cleared.eq(self.read_clear),
+                cleared.eq(read_clear),
             ]
         m.d.comb += Value.cast(self.read_data).eq(
             Mux(cleared, 0, Mux(collided, ~read.data, read.data)))

@@ -50,7 +50,7 @@ def test_a_read_of_the_row_being_written(reads_old, expected):
 
 
 def test_parts_and_read_clear():
-    ram = built(Ram, 8, DEPTH, parts=2)
+    ram = built(Ram, 8, DEPTH, parts=2, clears=True)
 
     async def scenario(ctx):
         await write(ctx, ram, 1, 0x21, 0b11)
