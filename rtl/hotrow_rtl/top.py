@@ -11,6 +11,7 @@ from .contract.encoding import ROW_ENTRY_BYTES
 from .host.command_queue import CommandQueue
 from .host.engine_watchdog import EngineWatchdog
 from .host.event_counters import EventCounters
+from .host.region_arbiter import QueueRegions
 from .host.register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
 from .lookup.engine import LookupEngine
 from .memory.axi import AXI4Lite, AXI4Read, AXI4Write
@@ -184,6 +185,7 @@ class Top(wiring.Component):
         m.submodules.events = events = EventCounters(config, clients=3)
         m.submodules.lookup_queue = lookup_queue = CommandQueue(config, "lookup")
         m.submodules.move_queue = move_queue = CommandQueue(config, "move")
+        m.submodules.regions = regions = QueueRegions(config, queues=2)
         m.submodules.engines = engines = LookupEngine(config)
         m.submodules.mover = mover = RowMover(config)
         lists = list_clients(config)
@@ -196,14 +198,14 @@ class Top(wiring.Component):
         connect(m, host=flipped(self.registers), registers=registers.bus)
         for number, queue in enumerate((lookup_queue, move_queue)):
             connect(m, registers=registers.queues[number], queue=queue.control)
+            connect(m, queue=queue.regions, regions=regions.queues[number])
             connect(m, queue=queue.events, events=events.clients[number])
             connect(m, queue=queue.completions, arbiter=completions.writers[number])
         connect(m, registers=registers.events, events=events.clients[2])
         m.d.comb += self.interrupt.eq(registers.interrupt)
         if config.planner:
             connect(m, host=registers.retirement, engines=engines.retirement)
-        broadcast(m, registers.region_update,
-                  *(unit.region_update for unit in (lookup_queue, move_queue, mover)))
+        broadcast(m, registers.region_update, regions.region_update, mover.region_update)
         broadcast(m, registers.table_update,
                   *(unit.table_update for unit in (lookup_queue, move_queue, mover, engines)))
 
@@ -256,7 +258,7 @@ class Top(wiring.Component):
         # Only the first clearing counts: after a command that clears a memory, commands wait.
         cleared = Signal()
         with m.If(Cat(unit.ready for unit in (
-                lookup_queue, move_queue, engines, mover, events)).all()):
+                regions, lookup_queue, move_queue, engines, mover, events)).all()):
             m.d.sync += cleared.eq(1)
         m.d.comb += [
             registers.ready.eq(cleared & ~draining),

@@ -59,7 +59,8 @@ class RoundRobin(Elaboratable):
 
 
 class OwnVerdicts(Elaboratable):
-    """Every access receives its own verdict; the wait of the first client is bounded.
+    """Every access receives its own verdict, whichever clients restart; the wait of the first
+    client is bounded.
 
     The check is assumed to answer each access within `ANSWER_WITHIN` cycles, with the access's
     own bits, and clients to keep an access until it is taken.
@@ -96,12 +97,17 @@ class OwnVerdicts(Elaboratable):
             Assert((given & (given - 1)) == 0),
             Assert(taken.any() == (check.accesses.valid & check.accesses.ready)),
         ]
-        dropped = Signal()  # a restart dropped the access in the check
-        m.d.sync += dropped.eq(busy & (dropped | arbiter.restart) & ~check.verdicts.valid)
+        # The client of the access in the check, and whether its restart dropped the access.
+        holder, dropped = Signal(len(taken)), Signal()
+        m.d.sync += dropped.eq(
+            busy & (dropped | (holder & arbiter.restart).any()) & ~check.verdicts.valid)
+        with m.If(taken.any()):
+            m.d.sync += holder.eq(taken)
         expecting = []
         for number, client in enumerate(arbiter.clients):
             access = client.accesses
-            keeps(m, access, arbiter.restart)
+            restart = arbiter.restart[number]
+            keeps(m, access, restart)
             expects, tag = Signal(name=f"expects{number}"), Signal.like(offset, name=f"tag{number}")
             m.d.comb += [
                 Assume(~(access.valid & expects)),
@@ -115,7 +121,7 @@ class OwnVerdicts(Elaboratable):
                 m.d.sync += expects.eq(0)
             with m.If(access.valid & access.ready):
                 m.d.sync += [expects.eq(1), tag.eq(access.p.address.offset)]
-            with m.If(arbiter.restart):
+            with m.If(restart):
                 m.d.sync += expects.eq(0)
         # Invariant: the check is busy while a verdict is awaited, for one owner.
         own = opened(arbiter)
@@ -125,7 +131,7 @@ class OwnVerdicts(Elaboratable):
             Assert(busy == awaits),
             Assert(~(requests | awaits) | own.owner.any()),
             Assert((own.owner & (own.owner - 1)) == 0),
-            Assert(~awaits | (own.drop == dropped)),
+            Assert(~awaits | (own.drop == dropped) & (own.owner == holder)),
             Assert(~requests | ~own.drop),
             *(Assert(~requests | ~own.owner[number] | client.accesses.valid)
               for number, client in enumerate(arbiter.clients)),
@@ -150,7 +156,7 @@ class Served(OwnVerdicts):
         m.d.sync += [stops.eq(0), waits.eq(0)]
         with m.If(asked.valid & ~asked.ready):
             m.d.sync += stops.eq(stops + 1)
-        with m.If(own.valid & ~own.ready & arbiter.enable & ~arbiter.restart):
+        with m.If(own.valid & ~own.ready & arbiter.enable & ~arbiter.restart[0]):
             m.d.sync += waits.eq(waits + 1)
         return m
 
@@ -168,6 +174,9 @@ BUGS = {
         RoundRobinArbiter, "first[idx] & ~first[:idx].any()", "first[idx]")(3)),
     "verdict after restart": lambda: OwnVerdicts(mutated(
         RegionArbiter, "owner[number] & ~drop)", "owner[number])")(SMALL, 2)),
+    "restart of another client": lambda: OwnVerdicts(mutated(
+        RegionArbiter, "restarted.eq((owner & self.restart).any())",
+        "restarted.eq(self.restart.any())")(SMALL, 2)),
     "verdict to all": lambda: OwnVerdicts(mutated(
         RegionArbiter, "check.verdicts.valid & owner[number] &", "check.verdicts.valid &")(
             SMALL, 2)),

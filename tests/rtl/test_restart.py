@@ -229,7 +229,7 @@ def units():
             for each in vars(import_module(module.name)).values():
                 if (inspect.isclass(each) and issubclass(each, wiring.Component)
                         and each.__module__ == module.name
-                        and re.search(r'\b(restart|clear)"?: In\(1|\*\*CONTROL\b',
+                        and re.search(r'\b(restart|clear)"?: In\((1|clients)|\*\*CONTROL\b',
                                       inspect.getsource(each))):
                     yield each.__name__
 

@@ -13,9 +13,10 @@ from tests.support.axi_lite_master import AXI4LiteMaster
 from tests.support.simulation import Simulation
 
 CONFIG = replace(preset("tiny"), result_ports=2)
-CLEARED = ("CommandQueue", "LookupEngine", "RowMover", "EventCounters")
+RESTARTED_AND_CLEARED = ("CommandQueue", "LookupEngine", "RowMover", "EventCounters")
+CLEARED = (*RESTARTED_AND_CLEARED, "QueueRegions")
 PORTS = ("DmaReadPort", "DmaWritePort", "RowMover")
-RESTARTED = (*CLEARED, *PORTS, "WriteArbiter")
+RESTARTED = (*RESTARTED_AND_CLEARED, *PORTS, "WriteArbiter")
 
 
 class Card:
@@ -23,7 +24,7 @@ class Card:
 
     def __init__(self, monkeypatch):
         self.units = {}
-        for name in dict.fromkeys((*RESTARTED, "EngineWatchdog")):
+        for name in dict.fromkeys((*RESTARTED, *CLEARED, "EngineWatchdog")):
             monkeypatch.setattr(top, name, self._stand_in(getattr(top, name)))
         self.dut = top.Top(CONFIG)
         self.module = self.dut.elaborate(None)  # makes the units
@@ -75,7 +76,7 @@ def card(monkeypatch):
 def test_the_card_is_ready_once_every_unit_has_cleared_its_memories(card):
     async def scenario(ctx):
         units = card.all(CLEARED)
-        assert len(units) == 5
+        assert len(units) == 6
         for last in units:
             for unit in units:
                 ctx.set(unit.ready, unit is not last)

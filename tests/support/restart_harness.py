@@ -25,7 +25,7 @@ class Case:
     make : callable
         Returns an instance.
     restart : str
-        The input under test.
+        The input under test, of which all bits rise.
     inputs : dict of str to callable
         By path ("clients.0.words.ready", or its last names): a function of the random generator
         that returns the input's value in a cycle. Other inputs are random bits, one-bit inputs high
@@ -188,7 +188,8 @@ def check_restart(case: Case, *, seed=0, busy=range(24), in_a_row=2, compare=60)
     inputs, outputs = twins.ports
     _check_names(case, inputs, outputs)
     rng = np.random.default_rng(seed)
-    restart = 1 << inputs[(case.restart,)].offset
+    port = inputs[(case.restart,)]
+    restart = (1 << port.width) - 1 << port.offset
     then = 1 << inputs[(case.then,)].offset if case.then else 0
     quiet = _Driver(replace(case, inputs={**case.inputs, **case.after}), twins.ports, rng)
     drawn = {port: case.inputs[name] for port in inputs.values()

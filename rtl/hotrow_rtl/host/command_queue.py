@@ -7,15 +7,14 @@ from amaranth.lib.wiring import In, Out
 from ..config import Config
 from ..contract.command_rules import PLANNING, rules
 from ..contract.encoding import QUEUES, Status
-from ..interfaces.records import Engine, ReadClient, WriteClient, region_update, table_update
-from ..memory.region_check import RegionCheck
+from ..interfaces.records import Engine, ReadClient, WriteClient, table_update
 from .command_executor import CommandExecutor
 from .command_fetch import CommandFetch
 from .command_validator import CommandValidator
 from .completion_writer import CompletionWriter
 from .event_counters import EventPort
 from .queue_control import QueueControl
-from .region_arbiter import RegionArbiter
+from .region_arbiter import QueueRegionPort
 from .ring_address import MAX_ENTRIES_LOG2
 from .table_range_check import TableRangeCheck
 
@@ -92,20 +91,21 @@ class CommandQueue(wiring.Component):
     ----------
     control : In(QueueControl())
         `start` takes effect once the queue is idle; until then doorbells are refused.
-    region_update, table_update : In
+    table_update : In(table_update(config))
+    regions : Out(QueueRegionPort(config))
     ring : Out(ReadClient(config))
     completions : Out(WriteClient(config))
     engine : Out(Engine(config))
     events : Out(EventPort(config))
     cycle : In(64)
     restart : In(1)
-        Drop everything but the regions and tables. Engine, ports and events restart as well.
+        Drop everything but the tables. Engine, ports and events restart as well.
     engine_busy : Out(1)
         A command is in the engine, or between its acceptance and completion.
     engine_stalled : In(1)
         A pulse: the engine makes no progress. The queue is faulted until a restart.
     ready : Out(1)
-        Low while regions and tables are cleared after reset.
+        Low while the tables are cleared after reset.
 
     Timing
     ------
@@ -119,8 +119,8 @@ class CommandQueue(wiring.Component):
         self.config, self.queue = config, queue
         super().__init__({
             "control": In(QueueControl()),
-            "region_update": In(region_update(config)),
             "table_update": In(table_update(config)),
+            "regions": Out(QueueRegionPort(config)),
             "ring": Out(ReadClient(config)),
             "completions": Out(WriteClient(config)),
             "engine": Out(Engine(config)),
@@ -147,17 +147,11 @@ class CommandQueue(wiring.Component):
         m.submodules.executor = cleared(executor)
         m.submodules.writer = cleared(writer)
         m.submodules.doorbell = cleared(doorbell)
-        # A restart keeps their tables.
-        m.submodules.regions = regions = RegionCheck(self.config)
-        m.submodules.arbiter = arbiter = RegionArbiter(self.config, clients=3)
 
         connect, flipped = wiring.connect, wiring.flipped
-        connect(m, queue=flipped(self.region_update), regions=regions.update)
-        connect(m, arbiter=arbiter.check.accesses, regions=regions.accesses)
-        connect(m, arbiter=arbiter.check.verdicts, regions=regions.verdicts)
-        for client, port in zip(
-                arbiter.clients, (writer.region, validator.region, fetch.region), strict=True):
-            connect(m, client=port, arbiter=client)
+        for unit, port in ((writer, self.regions.completion), (validator, self.regions.operand),
+                           (fetch, self.regions.command)):
+            connect(m, unit=unit.region, queue=flipped(port))
         connect(m, fetch=fetch.read, queue=flipped(self.ring))
         connect(m, fetch=fetch.commands, validator=validator.words)
         connect(m, validator=validator.commands, executor=executor.commands)
@@ -194,9 +188,8 @@ class CommandQueue(wiring.Component):
             faulted.eq(writer.faulted | fetch.faulted | stalled),
             self.engine_busy.eq(executor.busy & ~executor.waiting & ~faulted),
             clear.eq(self.restart | start),
-            self.ready.eq(regions.ready & tables_ready),
-            arbiter.enable.eq(regions.ready),
-            arbiter.restart.eq(clear),
+            self.ready.eq(tables_ready),
+            self.regions.restart.eq(clear),
             fetch.ring.eq(control.commands),
             fetch.last.eq(last),
             fetch.space.eq(validator.idle),

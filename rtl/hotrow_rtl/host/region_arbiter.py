@@ -1,11 +1,12 @@
-"""Arbitration of one region check between several units."""
+"""One region check for several units, of all command queues."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import Config
-from ..memory.region_check import access, verdict
+from ..interfaces.records import region_update
+from ..memory.region_check import RegionCheck, access, verdict
 
 
 class RegionPort(wiring.Signature):
@@ -15,6 +16,20 @@ class RegionPort(wiring.Signature):
         super().__init__({
             "accesses": Out(stream.Signature(access)),
             "verdicts": In(stream.Signature(verdict(config), always_ready=True)),
+        })
+
+
+# The units of a queue that access memory; the first has priority.
+QUEUE_ACCESSES = ("completion", "operand", "command")
+
+
+class QueueRegionPort(wiring.Signature):
+    """A queue's view of `QueueRegions`: a port for each unit, and `restart`, which drops all."""
+
+    def __init__(self, config: Config):
+        super().__init__({
+            **dict.fromkeys(QUEUE_ACCESSES, Out(RegionPort(config))),
+            "restart": Out(1),
         })
 
 
@@ -32,8 +47,8 @@ class RegionArbiter(wiring.Component):
     check : Out(RegionPort(config))
     enable : In(1)
         While low no access is accepted: the region table is being cleared.
-    restart : In(1)
-        The clients drop their accesses: the verdict in progress is dropped.
+    restart : In(clients)
+        The client drops its access: the access is not accepted, or its verdict is dropped.
 
     Timing
     ------
@@ -46,35 +61,36 @@ class RegionArbiter(wiring.Component):
             "clients": In(RegionPort(config)).array(clients),
             "check": Out(RegionPort(config)),
             "enable": In(1),
-            "restart": In(1),
+            "restart": In(clients),
         })
 
     def elaborate(self, platform):
         m = Module()
         owner, drop = Signal(self.client_count), Signal()  # `owner` is one-hot
-        check = self.check
+        check, restarted = self.check, Signal()
+        m.d.comb += restarted.eq((owner & self.restart).any())
         for client in self.clients:
             m.d.comb += client.verdicts.p.eq(check.verdicts.p)
         for number, client in enumerate(self.clients):
             with m.If(owner[number]):
                 m.d.comb += check.accesses.p.eq(client.accesses.p)
-        with m.If(self.restart):
+        with m.If(restarted):
             m.d.sync += drop.eq(1)
 
         with m.FSM():
             with m.State("ARBITRATE"):
                 m.d.sync += drop.eq(0)
                 for number, client in reversed(list(enumerate(self.clients))):
-                    with m.If(client.accesses.valid):
+                    with m.If(client.accesses.valid & ~self.restart[number]):
                         m.d.sync += owner.eq(1 << number)
-                        with m.If(self.enable & ~self.restart):
+                        with m.If(self.enable):
                             m.next = "REQUEST"
             with m.State("REQUEST"):
-                m.d.comb += check.accesses.valid.eq(~self.restart)
+                m.d.comb += check.accesses.valid.eq(~restarted)
                 for number, client in enumerate(self.clients):
                     m.d.comb += client.accesses.ready.eq(
-                        check.accesses.ready & owner[number] & ~self.restart)
-                with m.If(self.restart):
+                        check.accesses.ready & owner[number] & ~restarted)
+                with m.If(restarted):
                     m.next = "ARBITRATE"
                 with m.Elif(check.accesses.ready):
                     m.next = "VERDICT"
@@ -84,4 +100,50 @@ class RegionArbiter(wiring.Component):
                         check.verdicts.valid & owner[number] & ~drop)
                 with m.If(check.verdicts.valid):
                     m.next = "ARBITRATE"
+        return m
+
+
+class QueueRegions(wiring.Component):
+    """The region check of all command queues.
+
+    Parameters
+    ----------
+    config : Config
+    queues : int
+
+    Attributes
+    ----------
+    region_update : In(region_update(config))
+    queues : In(QueueRegionPort(config)).array(queues)
+    ready : Out(1)
+        Low while the regions are cleared after reset. A restart keeps them.
+
+    Timing
+    ------
+    See `RegionArbiter`: an access waits for those in progress of other queues, too.
+    """
+
+    def __init__(self, config: Config, queues: int):
+        self.config = config
+        super().__init__({
+            "region_update": In(region_update(config)),
+            "queues": In(QueueRegionPort(config)).array(queues),
+            "ready": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        ports = [getattr(queue, name) for name in QUEUE_ACCESSES for queue in self.queues]
+        m.submodules.check = check = RegionCheck(self.config)
+        m.submodules.arbiter = arbiter = RegionArbiter(self.config, len(ports))
+        wiring.connect(m, queues=wiring.flipped(self.region_update), check=check.update)
+        wiring.connect(m, arbiter=arbiter.check.accesses, check=check.accesses)
+        wiring.connect(m, arbiter=arbiter.check.verdicts, check=check.verdicts)
+        for port, client in zip(ports, arbiter.clients, strict=True):
+            wiring.connect(m, queue=wiring.flipped(port), arbiter=client)
+        m.d.comb += [
+            self.ready.eq(check.ready),
+            arbiter.enable.eq(check.ready),
+            arbiter.restart.eq(Cat(queue.restart for _ in QUEUE_ACCESSES for queue in self.queues)),
+        ]
         return m

@@ -20,6 +20,7 @@ from hotrow_rtl.config import PRESETS, preset
 from hotrow_rtl.emit.component import lint_waiver, share_modules, to_verilog
 from hotrow_rtl.emit.memory_report import memories
 from hotrow_rtl.emit.verilog import TOP_MODULE, emit
+from hotrow_rtl.interfaces.records import COMMAND_PARTS
 from hotrow_rtl.memory.region_check import RegionCheck
 from hotrow_rtl.primitives.ram import RAM_MODULE
 from hotrow_sim.verilated.build import cached_verilog
@@ -192,8 +193,9 @@ def test_checks_fail_on_broken_verilog(source):
 def test_memories_are_found_by_path():
     """A memory in a shared module counts once for each instance."""
     found = {memory.path: memory for memory in memories(verilog("tiny"), TOP_MODULE)}
+    assert found["regions.check.table.ram"].depth == TINY.handles
     for queue in ("lookup_queue", "move_queue"):
-        assert found[f"{queue}.regions.table.ram"].depth == TINY.handles
+        assert found[f"{queue}.validator.memory"].depth == COMMAND_PARTS
     assert found["events.values.ram"].bits == 32 * TINY.events
     assert len(found) > verilog("tiny").count(f" {RAM_MODULE} #("), "some are shared"
 

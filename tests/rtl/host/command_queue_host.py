@@ -3,6 +3,9 @@
 from itertools import cycle
 
 import numpy as np
+from amaranth import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
 from hotrow_rtl.config import preset
 from hotrow_rtl.contract.encoding import (
     COMMAND_BYTES,
@@ -12,7 +15,8 @@ from hotrow_rtl.contract.encoding import (
     packed_address,
 )
 from hotrow_rtl.host.command_queue import CommandQueue
-from hotrow_rtl.interfaces.records import COMMAND_PART
+from hotrow_rtl.host.region_arbiter import QueueRegions
+from hotrow_rtl.interfaces.records import COMMAND_PART, region_update
 from hotrow_rtl.interfaces.records import command as command_layout
 from hotrow_sim.golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode
 
@@ -25,6 +29,32 @@ COMMANDS, COMPLETIONS, READ_ONLY, LISTS = 1, 2, 3, 4  # handles
 ENGINE_CYCLES = 30
 OUTCOME = {"lookups": 1, "hits": 2, "misses": 3, "unique": 4, "popular": 5, "entries": 6,
            "refused": 7, "bytes": 8 << 32}
+
+
+class CheckedQueue(wiring.Component):
+    """A command queue and its region check."""
+
+    def __init__(self, config, queue):
+        self.queue = CommandQueue(config, queue)
+        self.region_check = QueueRegions(config, queues=1)
+        self.ports = {name: member for name, member in self.queue.signature.members.items()
+                      if name != "regions"}
+        super().__init__({**self.ports, "region_update": In(region_update(config))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.queue, m.submodules.regions = queue, regions = self.queue, self.region_check
+        wiring.connect(m, queue=queue.regions, regions=regions.queues[0])
+        wiring.connect(m, bench=wiring.flipped(self.region_update), regions=regions.region_update)
+        for name, member in self.ports.items():
+            inner, outer = getattr(queue, name), getattr(self, name)
+            if member.is_signature:
+                wiring.connect(m, queue=inner, bench=wiring.flipped(outer))
+            elif member.flow is In:
+                m.d.comb += inner.eq(outer)
+            else:
+                m.d.comb += outer.eq(inner if name != "ready" else inner & regions.ready)
+        return m
 
 
 class Host:
@@ -42,7 +72,7 @@ class Host:
     def __init__(self, entries_log2=2, latency=5, gaps=STEADY, config=CONFIG, queue="lookup"):
         self.config, self.entries, self.entries_log2 = config, 1 << entries_log2, entries_log2
         self.latency, self.gaps = latency, cycle(gaps)
-        self.dut = built(CommandQueue, config, queue)
+        self.dut = built(CheckedQueue, config, queue)
         self.memory = np.zeros(1 << 16, np.uint8)
         self.read_faults, self.write_faults = {}, {}  # number of the access -> fault
         self.fault_beat = 1  # of a read with a fault; -1 for the last

@@ -122,7 +122,7 @@ def test_a_restart_drops_the_verdict_in_progress(after):
             if ready:
                 ctx.set(port.accesses.valid, 0)
         ctx.set(port.accesses.valid, 0)
-        ctx.set(dut.restart, 1)
+        ctx.set(dut.restart, 0b001)
         await ctx.tick()
         ctx.set(dut.restart, 0)
         taken.clear()
@@ -133,3 +133,23 @@ def test_a_restart_drops_the_verdict_in_progress(after):
     bench.process("scenario", scenario)
     bench.run(100)
     assert taken == [(1, 2, 0)]
+
+
+@pytest.mark.parametrize("after", range(9))
+def test_a_restart_leaves_the_accesses_of_others(after):
+    """A client keeps its place and verdict while another restarts in any cycle."""
+    dut, bench, seen = bench_of(latency=5)
+
+    async def restart(ctx):
+        await ctx.tick().repeat(1 + after)
+        ctx.set(dut.restart, 0b101)
+        await ctx.tick()
+        ctx.set(dut.restart, 0)
+
+    async def scenario(ctx):
+        await request(ctx, dut.clients[1], 7)
+        assert await verdict(ctx, dut.clients[1]) == (7, 0)
+    bench.background(restart)
+    bench.process("scenario", scenario)
+    bench.run(100)
+    assert seen == [7]
