@@ -1,7 +1,7 @@
 # make demo      train a DLRM with the engine in software, then with the simulated accelerator
 # make test      the test suite; `make quick` leaves out what builds or trains for long;
 #                `make test SINCE=main` runs the tests near the files that differ from main
-# make formal    every proof; `make test` runs those that take seconds
+# make formal    every proof, which `make test` leaves out
 # make cocotb    every unit beside its golden model in cocotb, on Verilator and Icarus: minutes
 # make docs      the documentation site in build/site; a warning is an error
 # make soak      a million rows moved at random through rough memory, RTL against model: minutes

@@ -164,25 +164,34 @@ def test_each_clock_has_its_own_to_reach(hotrow, tools, quick, tmp_path, reached
     assert re.search(refused, err) and code == 2 if refused else code == 0
 
 
+def design_with_dram(name, monkeypatch):
+    """Files of a board's design by name; the core has its ports only."""
+    pytest.importorskip("amaranth_boards")
+    monkeypatch.setattr(design, "emit", lambda config: core_ports(config) + RAM_VERILOG)
+    return design.sources(BOARDS[name], Variant(memory="dram"))
+
+
 @needs_litedram
 @pytest.mark.slow
 @pytest.mark.parametrize("name, others", [
     ("ecpix5", ["dqs__p[0]", "dqs__p[1]", "clk__p"]),
     pytest.param("ulx3s", ["dqm__io[1]", "clk__io"], marks=pytest.mark.long)])
-def test_a_design_with_dram(name, others, tmp_path, monkeypatch):
-    """The constraints place the controller's pins; Yosys resolves every module and signal.
-
-    The core has its ports only.
-    """
-    pytest.importorskip("amaranth_boards")
-    monkeypatch.setattr(design, "emit", lambda config: core_ports(config) + RAM_VERILOG)
-    made, kind = design.sources(BOARDS[name], Variant(memory="dram")), BOARDS[name].dram.pins
+def test_a_design_with_dram(name, others, monkeypatch):
+    """The constraints place the controller's pins."""
+    made, kind = design_with_dram(name, monkeypatch), BOARDS[name].dram.pins
     pins = made["top.lpf"]
     for bits in (*(f"dq__io[{bit}]" for bit in range(16)), *others):
         assert f'LOCATE COMP "{kind}_0__{bits}"' in pins
     terminated = re.findall(rf'PORT "{kind}_0__(\w+?)__\w+(?:\[\d+\])?" .*TERMINATION=75', pins)
     assert terminated == ["dq"] * (16 if kind == "ddr3" else 0)
-    write_files(made, tmp_path)
+
+
+@needs_litedram
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["ecpix5", "ulx3s"])
+def test_every_module_of_a_design_with_dram_is_there(name, tmp_path, monkeypatch):
+    """Yosys resolves every module and signal."""
+    write_files(design_with_dram(name, monkeypatch), tmp_path)
     yosys = real_tool("yosys")
     run([yosys, "-q", "-p", "read_verilog -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v; "
          "read_rtlil top.il; read_verilog -sv core.v; hierarchy -check -top top; proc; "

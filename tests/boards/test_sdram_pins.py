@@ -20,7 +20,7 @@ BUS = {"address_width": 32, "bus_bytes": 8, "id_width": 1}
 PORT = re.compile(r"^  (?:in|out)put (\[\d+:0\] )?(\w+);", re.MULTILINE)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_litedram
 def test_an_sdram_at_its_pins(tmp_path):
     """With the delays of slow pins; refreshes are as frequent as the chip needs them."""

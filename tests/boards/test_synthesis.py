@@ -28,7 +28,7 @@ def test_resources_by_unit():
         "engines": {"luts": 1, "ffs": 0, "bram": 0, "dsp": 0}}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("block_rams, widths", [
     ([(WIDE + 1, 0)], []), ([(WIDE, 17)], []), ([(WIDE, 16), (NARROW, 17)], [WIDE]),
     ([(NARROW, 16)], [WIDE, NARROW])])

@@ -1,6 +1,6 @@
 // The lookup queue's engine by itself, for C: comparisons without rings.
 
-#include "lookup_engine.hpp"
+#include "../../sw_driver/hotrow/kernels/engine/lookup_engine.hpp"
 
 namespace hotrow::engine {
 

@@ -4,7 +4,7 @@ import ctypes
 from pathlib import Path
 
 import numpy as np
-from hotrow.kernels import compiler
+from hotrow.kernels import compiler, native
 from hotrow.transports.cpu import GEOMETRY_FIELDS
 
 FOLDER = Path(compiler.__file__).parent / "engine"
@@ -20,13 +20,12 @@ OUTCOME = np.dtype({
 
 
 def library():
-    """The engine's lookup queue as a shared library."""
+    """The engine's lookup queue as a shared library, of the objects of the product's."""
     sources = [FOLDER / f"{name}.cpp" for name in (
         "batch_reader", "counters", "lookup_engine", "lookup_parts", "lookup_passes", "memory",
         "planner", "splitter", "workers")] + [FOLDER.parent / "places.cpp"]
     loaded = compiler.load("lookup-engine", [Path(__file__).with_name("lookup_api.cpp"), *sources],
-                           sorted(FOLDER.glob("*.hpp")),
-                           [*compiler.find_compiler(), f"-I{FOLDER}"])
+                           native.headers())
     word, wide, pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
     loaded.lookup_make.restype = pointer
     loaded.lookup_make.argtypes = [pointer, ctypes.c_int]

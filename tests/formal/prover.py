@@ -12,7 +12,6 @@ import sysconfig
 from inspect import getmodule, getsource
 from types import SimpleNamespace
 
-import pytest
 from amaranth import Const, ResetSignal, Signal, Value
 from amaranth.asserts import AnyConst, AnySeq
 from amaranth.back import rtlil
@@ -121,12 +120,6 @@ def mutated(component, old="", new="", **parts):
     exec(compile(text, f"{module.__file__} with a bug", "exec"), names)
     names.update(parts)
     return names[component.__name__]
-
-
-def quick(cases, *names):
-    """Parameters of a test; all but those named are marked formal."""
-    return [case if case in names else pytest.param(case, marks=pytest.mark.formal)
-            for case in cases]
 
 
 def verify(proof, folder, *, mode="prove", depth=10, timeout=300):

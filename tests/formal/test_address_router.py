@@ -74,14 +74,12 @@ class Routed(Elaboratable):
         return m
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_burst_goes_to_the_memory_of_its_address(kind, tmp_path):
     router, signature = KINDS[kind]
     assert verify(Routed(router(signature(**BUS))), tmp_path, mode="bmc", depth=DEPTH) == "PASS"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind, old, new", [
     ("reads", "(current == wanted) & (outstanding != MOST)", "1"),
     ("writes", "(current == wanted) & (outstanding != MOST)", "1"),

@@ -7,7 +7,7 @@ from amaranth.hdl import Assert, Assume, Cover
 from hotrow_rtl.host.region_arbiter import RegionArbiter
 from hotrow_rtl.primitives.round_robin_arbiter import RoundRobinArbiter
 
-from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, quick, verify
+from tests.formal.prover import any_constant, free_inputs, keeps, mutated, opened, verify
 from tests.formal.small import SMALL
 
 SERVED_WITHIN = 11
@@ -183,22 +183,20 @@ BUGS = {
 }
 
 
-@pytest.mark.parametrize("arbiter", quick(PROOFS, "round-robin-3"))
+@pytest.mark.parametrize("arbiter", PROOFS)
 def test_arbiter(arbiter, tmp_path):
     assert verify(PROOFS[arbiter](), tmp_path, depth=3) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("arbiter", ["round-robin-3", "verdicts"])
 def test_arbiter_reaches(arbiter, tmp_path):
     assert verify(PROOFS[arbiter](), tmp_path, mode="cover", depth=16) == "PASS"
 
 
-@pytest.mark.formal
 def test_first_client_is_served(tmp_path):
     assert verify(Served(RegionArbiter(SMALL, 2)), tmp_path, mode="bmc", depth=24) == "PASS"
 
 
-@pytest.mark.parametrize("bug", quick(BUGS, "two grants"))
+@pytest.mark.parametrize("bug", BUGS)
 def test_arbiter_bug(bug, tmp_path):
     assert verify(BUGS[bug](), tmp_path, mode="bmc", depth=12) == "FAIL"

@@ -201,27 +201,22 @@ BUGS = {
 }
 
 
-@pytest.mark.formal
 def test_summands(tmp_path):
     assert verify(Summands(SummandLane(CONFIG)), tmp_path, depth=3) == "PASS"
 
 
-@pytest.mark.formal
 def test_summands_reach(tmp_path):
     assert verify(Summands(SummandLane(CONFIG)), tmp_path, mode="cover", depth=8) == "PASS"
 
 
-@pytest.mark.formal
 def test_reads(tmp_path):
     assert verify(Reads(), tmp_path, mode="bmc", depth=DEPTH) == "PASS"
 
 
-@pytest.mark.formal
 def test_reads_reach(tmp_path):
     assert verify(Reads(), tmp_path, mode="cover", depth=DEPTH) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(bug, tmp_path):
     assert verify(BUGS[bug](), tmp_path, mode="bmc", depth=DEPTH) == "FAIL"

@@ -227,23 +227,19 @@ BUGS = {
 }
 
 
-@pytest.mark.formal
 def test_no_copy_without_consent(tmp_path):
     assert verify(Copies(), tmp_path, depth=2, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 def test_copies_are_reached(tmp_path):
     assert verify(Copies(), tmp_path, mode="cover", depth=DEPTH, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(bug, tmp_path):
     assert verify(Copies(*BUGS[bug]), tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "FAIL"
 
 
-@pytest.mark.formal
 def test_gate_bug(tmp_path):
     bug = mutated(RowStateGate, "accepted.eq(~row_rejected & ~item.refused)",
                   "accepted.eq(~item.refused)")

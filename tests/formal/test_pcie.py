@@ -21,7 +21,6 @@ from tests.formal.prover import (
     keeps,
     mutated,
     opened,
-    quick,
     verify,
 )
 
@@ -292,53 +291,44 @@ def planted(bug):
     return {part: mutated(CLASSES[part], *change) for part, change in bug.items()}
 
 
-@pytest.mark.slow
 def test_tags(tmp_path):
     assert verify(Tags(), tmp_path, depth=3) == "PASS"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bug", quick(TAG_BUGS, "a late tag is free at once"))
+@pytest.mark.parametrize("bug", TAG_BUGS)
 def test_tags_bug(bug, tmp_path):
     assert verify(Tags(mutated(TagPool, *TAG_BUGS[bug])), tmp_path, mode="bmc", depth=12) == "FAIL"
 
 
-@pytest.mark.formal
 def test_order(tmp_path):
     assert verify(Order(), tmp_path, mode="bmc", depth=ORDER_DEPTH, timeout=900) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("bug", ORDER_BUGS)
 def test_order_bug(bug, tmp_path):
     proof = Order(**planted(ORDER_BUGS[bug]))
     assert verify(proof, tmp_path, mode="bmc", depth=ORDER_DEPTH, timeout=900) == "FAIL"
 
 
-@pytest.mark.formal
 def test_answers(tmp_path):
     assert verify(Answers(), tmp_path, mode="bmc", depth=8, timeout=900) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("bug", ANSWER_BUGS)
 def test_answers_bug(bug, tmp_path):
     proof = Answers(**planted(ANSWER_BUGS[bug]))
     assert verify(proof, tmp_path, mode="bmc", depth=8, timeout=900) == "FAIL"
 
 
-@pytest.mark.slow
 def test_mastering(tmp_path):
     assert verify(Mastering(), tmp_path, mode="bmc", depth=7) == "PASS"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bug", quick(MASTER_BUGS, "a read begins"))
+@pytest.mark.parametrize("bug", MASTER_BUGS)
 def test_mastering_bug(bug, tmp_path):
     proof = Mastering(**planted(MASTER_BUGS[bug]))
     assert verify(proof, tmp_path, mode="bmc", depth=7) == "FAIL"
 
 
-@pytest.mark.formal
 def test_what_is_reached(tmp_path):
     assert verify(Order(), tmp_path, mode="cover", depth=16, timeout=900) == "PASS"

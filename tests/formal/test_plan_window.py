@@ -100,17 +100,14 @@ BUGS = {
 }
 
 
-@pytest.mark.slow
 def test_no_plan_waits_for_a_retirement(tmp_path):
     assert verify(Verdicts(), tmp_path, depth=6) == "PASS"
 
 
-@pytest.mark.formal
 def test_verdicts_are_reached(tmp_path):
     assert verify(Verdicts(), tmp_path, mode="cover", depth=40, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(bug, tmp_path):
     window = mutated(PlanWindow, *BUGS[bug])

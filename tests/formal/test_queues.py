@@ -7,7 +7,7 @@ from amaranth.hdl import Assert, Cover
 from hotrow_rtl.primitives.fifo import RamFifo
 from hotrow_rtl.primitives.skid_buffer import SkidBuffer
 
-from tests.formal.prover import after_reset, free_inputs, mutated, opened, quick, row_of, verify
+from tests.formal.prover import after_reset, free_inputs, mutated, opened, row_of, verify
 
 WIDTH = 2
 
@@ -135,21 +135,16 @@ BUGS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("queue", [
-    pytest.param(queue, marks=[pytest.mark.slow] * (queue in ("skid", "rigid")))
-    for queue in QUEUES])
+@pytest.mark.parametrize("queue", QUEUES)
 def test_queue(queue, tmp_path):
     assert verify(QUEUES[queue](), tmp_path, depth=3) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("queue", ["fifo-2", "rigid"])
 def test_queue_reaches(queue, tmp_path):
     assert verify(QUEUES[queue](), tmp_path, mode="cover", depth=12) == "PASS"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bug", quick(BUGS, "full a row late", "spare forgotten"))
+@pytest.mark.parametrize("bug", BUGS)
 def test_queue_bug(bug, tmp_path):
     assert verify(BUGS[bug](), tmp_path, mode="bmc", depth=12) == "FAIL"

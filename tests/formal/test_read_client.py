@@ -55,20 +55,16 @@ BUGS = {
 }
 
 
-@pytest.mark.slow
 def test_room(tmp_path):
     assert verify(Room(ReadClientBuffer(SMALL, WORDS, LONGEST)), tmp_path, depth=3) == "PASS"
 
 
-@pytest.mark.formal
 def test_room_reaches(tmp_path):
     assert verify(Room(ReadClientBuffer(SMALL, WORDS, LONGEST)), tmp_path, mode="cover",
                   depth=14) == "PASS"
 
 
-@pytest.mark.parametrize("bug", [
-    pytest.param("a word read is counted again", marks=pytest.mark.slow),
-    *(pytest.param(bug, marks=pytest.mark.formal) for bug in list(BUGS)[1:])])
+@pytest.mark.parametrize("bug", BUGS)
 def test_room_bug(bug, tmp_path):
     client = mutated(ReadClientBuffer, *BUGS[bug])(SMALL, WORDS, LONGEST)
     assert verify(Room(client), tmp_path, mode="bmc", depth=14) == "FAIL"

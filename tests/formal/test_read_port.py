@@ -116,22 +116,18 @@ def planted(part, old, new):
     return bad if part is DmaReadPort else mutated(DmaReadPort, **{part.__name__: bad})
 
 
-@pytest.mark.formal
 def test_lists(tmp_path):
     assert verify(Lists(), tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 def test_every_request_is_answered(tmp_path):
     assert verify(Answered(), tmp_path, mode="bmc", depth=16, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 def test_what_is_reached(tmp_path):
     assert verify(Lists(), tmp_path, mode="cover", depth=24, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(bug, tmp_path):
     proof = Lists(planted(*BUGS[bug]))

@@ -13,7 +13,7 @@ from hotrow_rtl.interfaces.records import region
 from hotrow_rtl.memory.region_check import RegionCheck, access
 
 from tests.formal.host import registered
-from tests.formal.prover import any_constant, free_inputs, mutated, opened, quick, row_of, verify
+from tests.formal.prover import any_constant, free_inputs, mutated, opened, row_of, verify
 from tests.formal.small import SMALL
 
 
@@ -120,18 +120,15 @@ BUGS = {
 }
 
 
-@pytest.mark.formal
 def test_every_byte_inside(tmp_path):
     assert verify(Inside(RegionCheck(SMALL)), tmp_path, depth=3) == "PASS"
 
 
-@pytest.mark.formal
 def test_verdicts_are_reached(tmp_path):
     assert verify(Inside(RegionCheck(SMALL)), tmp_path, mode="cover", depth=16) == "PASS"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bug", quick(BUGS, "end wraps"))
+@pytest.mark.parametrize("bug", BUGS)
 def test_bug(bug, tmp_path):
     check = mutated(RegionCheck, *BUGS[bug])(SMALL)
     assert verify(Inside(check), tmp_path, mode="bmc", depth=16) == "FAIL"

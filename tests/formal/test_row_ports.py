@@ -192,42 +192,35 @@ def planted(bug, port):
             for part, change in bug.items()}
 
 
-@pytest.mark.formal
 def test_reads(tmp_path):
     assert verify(Reads(), tmp_path, mode="bmc", depth=READ_DEPTH, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 def test_writes(tmp_path):
     assert verify(Writes(), tmp_path, mode="bmc", depth=WRITE_DEPTH, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("proof", [Reads, Writes])
 def test_what_is_reached(proof, tmp_path):
     assert verify(proof(), tmp_path, mode="cover", depth=24, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("bug", READ_BUGS)
 def test_reads_bug(bug, tmp_path):
     proof = Reads(**planted(READ_BUGS[bug], RowReadPort))
     assert verify(proof, tmp_path, mode="bmc", depth=READ_DEPTH, timeout=1500) == "FAIL"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("bug", WRITE_BUGS)
 def test_writes_bug(bug, tmp_path):
     proof = Writes(**planted(WRITE_BUGS[bug], RowWritePort))
     assert verify(proof, tmp_path, mode="bmc", depth=WRITE_DEPTH, timeout=1500) == "FAIL"
 
 
-@pytest.mark.slow
 def test_room(tmp_path):
     assert verify(Room(), tmp_path, depth=3) == "PASS"
 
 
-@pytest.mark.formal
 def test_room_bug(tmp_path):
     bug = mutated(BurstTracker, "fits.eq(space >= 0)", "fits.eq(space >= -1)")
     assert verify(Room(bug), tmp_path, mode="bmc", depth=32) == "FAIL"

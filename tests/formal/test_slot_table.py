@@ -143,22 +143,18 @@ BUGS = {
 }
 
 
-@pytest.mark.formal
 def test_no_held_slot_is_given_away(tmp_path):
     assert verify(Holds(), tmp_path, depth=latency(ONE) + 9, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 def test_no_held_slot_of_two_choices_is_given_away_within_14_cycles(tmp_path):
     assert verify(Holds(TWO), tmp_path, mode="bmc", depth=14, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 def test_victims_bypasses_and_marks_are_reached(tmp_path):
     assert verify(Holds(), tmp_path, mode="cover", depth=40, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(bug, tmp_path):
     bank = mutated(SlotTable, *BUGS[bug])

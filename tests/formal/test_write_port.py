@@ -63,17 +63,14 @@ def planted(part, old, new):
     return bad if part is DmaWritePort else mutated(DmaWritePort, **{part.__name__: bad})
 
 
-@pytest.mark.formal
 def test_results(tmp_path):
     assert verify(Results(), tmp_path, mode="bmc", depth=DEPTH, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 def test_what_is_reached(tmp_path):
     assert verify(Results(), tmp_path, mode="cover", depth=28, timeout=1500) == "PASS"
 
 
-@pytest.mark.formal
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(bug, tmp_path):
     proof = Results(planted(*BUGS[bug]))

@@ -29,6 +29,12 @@ SMALL_MODEL = 1_000_000  # bytes of C++; below, a second precompiled header cost
 FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, RUNS_ALWAYS, RUNS_ONCE, SMALL_MODEL)
 
 
+def _recording(trace=False, coverage=False):
+    """Flags of the compiler for what a library records besides its outputs."""
+    return [f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
+            f"-DVM_COVERAGE={int(coverage)}"]
+
+
 def compile_device(verilog, config, library, verilator, compiler, trace, progress,
                    coverage=False):
     """Compile Verilog text with the harness of the device.
@@ -62,8 +68,7 @@ def compile_device(verilog, config, library, verilator, compiler, trace, progres
         flags = [f"-DHOTROW_BUS_BYTES={config.bus_bytes}",
                  f"-DHOTROW_ROW_PORTS={config.row_ports}",
                  f"-DHOTROW_RESULT_PORTS={config.result_ports}",
-                 f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
-                 f"-DVM_COVERAGE={int(coverage)}", f"-I{MEMORY}"]
+                 *_recording(trace, coverage), f"-I{MEMORY}"]
         _compile(sources, HARNESS, flags, folder, library, verilator, compiler, progress)
 
 
@@ -99,7 +104,8 @@ def model_library(name, top, verilog, harness, headers=()) -> Path:
             folder = Path(folder)
             progress("translating Verilog to C++")
             sources = _translate(top, verilog, folder, verilator)
-            _compile(sources, harness, (), folder, library, verilator, command, progress)
+            _compile(sources, harness, _recording(), folder, library, verilator, command,
+                     progress)
         progress.done()
 
     sources = (harness, *sorted(harness.parent.glob("*.hpp")), *headers)

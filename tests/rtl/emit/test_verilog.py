@@ -172,12 +172,13 @@ def test_icarus_accepts_it(name, source):
     succeeds(tool("iverilog"), "-t", "null", "-g2012", "-s", TOP_MODULE, source(verilog(name)))
 
 
-@ANY_PRESET
+@pytest.mark.long
+@pytest.mark.parametrize("name", PRESETS)
 def test_yosys_accepts_it(name, source):
     check(source(verilog(name)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_checks_fail_on_broken_verilog(source):
     """The checks can fail: a signal with two drivers, and a missing module."""
     text = to_verilog(RegionCheck(TINY), TOP_MODULE)
