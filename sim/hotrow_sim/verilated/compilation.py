@@ -30,7 +30,7 @@ FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, RUNS_ALWAYS, RUNS_ONCE, SMALL_MODEL)
 
 
 def _recording(trace=False, coverage=False):
-    """Flags of the compiler for what a library records besides its outputs."""
+    """Flags of the compiler for waveforms and counts of executed lines."""
     return [f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
             f"-DVM_COVERAGE={int(coverage)}"]
 
