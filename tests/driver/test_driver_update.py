@@ -7,11 +7,13 @@ import hotrow
 import numpy as np
 import pytest
 from hotrow import BatchError, CommandError, PaddedCopyWarning, RegistrationError
-from hotrow_sim.golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.optimizer import rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.pooling import bag_sums
 from hotrow_sim.golden.float import widen
 
 from tests.driver.conftest import ROWS, usable
 from tests.driver.test_driver_pool import KINDS, register
+from tests.support.row_sums import summed, with_special_numbers
 
 LR, EPS = 0.05, 1e-8
 # The data lies beside the repository; a checkout elsewhere can say where with HOTROW_SHARED_DATA.
@@ -44,7 +46,7 @@ def stepped(weights, rows, gradients, kind="fp32", gradient_kind="fp32", states=
     row."""
     order = np.argsort(rows, kind="stable")
     unique, counts = np.unique(rows, return_counts=True)
-    sums = gradient_sums(widen(bits(gradients[order]), gradient_kind), counts)
+    sums = bag_sums(widen(bits(gradients[order]), gradient_kind), counts)
     after, lr = weights.copy(), bits(np.float32(LR))
     if states is None:
         bits(after)[unique] = sgd(bits(weights)[unique], sums, lr, kind)
@@ -97,6 +99,23 @@ def test_other_types(device, kind, typed, registered):
     expected = expect(tables, rows, gradients, kind=kind, gradient_kind=kind if typed else "fp32")
     device.update(rows, device.register(gradients) if registered else gradients, LR)
     assert equal(tables, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dim", [8, 16, 32, 64])
+def test_many_gradients_of_a_row(device, kind, dim):
+    """Sums of any number of gradients, also of -0, of infinite ones and of those not a number."""
+    counts, rng = [1, 2, 3, 4, 17, 100, 2000], np.random.default_rng(dim)
+    weights, = register(device, kind, dim, (len(counts),))
+    before = np.array(weights.weights)
+    given = with_special_numbers(drawn((sum(counts), dim), dim), rng)
+    gradients = given.astype(KINDS[kind]) if kind != "bf16" else (
+        given.view(np.uint32) >> 16).astype(np.uint16)
+    wide = widen(bits(gradients), kind).view(np.float32)
+    sums = np.stack([summed(each) for each in np.split(wide, np.cumsum(counts)[:-1])])
+    device.update((weights, np.arange(len(counts))), gradients, LR, lengths=counts)
+    after = sgd(bits(before), bits(sums), bits(np.float32(LR)), kind)
+    assert (bits(np.array(weights.weights)) == after).all(), f"seed {dim}"
 
 
 @pytest.mark.parametrize("registered", [True, False])

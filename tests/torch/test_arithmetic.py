@@ -4,13 +4,7 @@ import torch
 from hotrow.torch.optim.arithmetic import pool, row_mean, sum_duplicates
 from hotrow.torch.optim.rules import SGD, RowwiseAdagrad
 
-
-def in_order(rows, storage):
-    """The sum of the listed rows, added one after the other in fp32."""
-    total = np.zeros(storage.shape[1], np.float32)
-    for row in rows:
-        total = total + storage[row]
-    return total
+from tests.support.row_sums import summed
 
 
 def test_pool_of_empty_bags_is_zero():
@@ -20,14 +14,14 @@ def test_pool_of_empty_bags_is_zero():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_duplicates_are_summed_in_lookup_order(seed):
+def test_duplicates_are_summed_as_bags_in_lookup_order(seed):
     rng = np.random.default_rng(seed)
     gradients = rng.standard_normal((40, 16)).astype(np.float32)
     bags = np.repeat(np.arange(40), rng.integers(0, 5, 40))
     rows = rng.integers(0, 9, len(bags))
     unique, sums = sum_duplicates(*map(torch.from_numpy, (rows, bags, gradients)))
     assert unique.tolist() == sorted(set(rows.tolist()))
-    expected = np.stack([in_order(bags[rows == row], gradients) for row in unique.tolist()])
+    expected = np.stack([summed(gradients[bags[rows == row]]) for row in unique.tolist()])
     assert (sums.numpy() == expected).all(), f"seed {seed}"
 
 

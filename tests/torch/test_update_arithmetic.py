@@ -5,7 +5,7 @@ import pytest
 import torch
 from hotrow.torch.optim.arithmetic import pool, sum_duplicates
 from hotrow.torch.optim.rules import SGD, RowwiseAdagrad
-from hotrow_sim.golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.optimizer import rowwise_adagrad, sgd
 from hotrow_sim.golden.arithmetic.pooling import bag_sums
 
 LR, EPS = 0.05, 1e-8
@@ -55,10 +55,16 @@ def test_pools_bit_for_bit(elements, weighted):
     assert (bits(found.numpy()) == expected).all(), f"seed {elements}"
 
 
-def test_duplicate_gradients_bit_for_bit():
-    rng = np.random.default_rng(2)
-    rows = np.sort(rng.integers(0, 40, 300))
-    gradients = rng.standard_normal((300, 16)).astype(np.float32)
-    _, expected = sum_duplicates(*map(torch.from_numpy, (rows, np.arange(300), gradients)))
-    counts = np.unique(rows, return_counts=True)[1]
-    assert (gradient_sums(bits(gradients), counts) == bits(expected.numpy())).all()
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("elements", [4, 16, 60, 64, 128, 260])
+def test_duplicate_gradients_bit_for_bit(elements, weighted):
+    rng = np.random.default_rng(elements)
+    counts = [1, 2, 3, 4, 17, 100, 2000]
+    rows = np.repeat(np.arange(len(counts)), counts)
+    gradients = rng.standard_normal((len(rows), elements)).astype(np.float32)
+    gradients[rng.random(gradients.shape) < 0.1] = -0.0
+    weights = rng.standard_normal(len(rows)).astype(np.float32) if weighted else None
+    _, found = sum_duplicates(*map(torch.from_numpy, (rows, np.arange(len(rows)), gradients)),
+                              None if weights is None else torch.from_numpy(weights))
+    expected = bag_sums(bits(gradients), counts, None if weights is None else bits(weights))
+    assert (bits(found.numpy()) == expected).all(), f"seed {elements}"

@@ -105,7 +105,7 @@ COMMANDS = {command.opcode: command for command in (
             ("source", "lengths", "targets", "gradients", "count", "gradient_count", "stride",
              "lr", "eps"), UpdateFlag,
             "Take one step of SGD or row-wise Adagrad on each listed row with the sum of its "
-            "gradients, of which it has at least one. A row is not written if one "
+            "gradients, at least one, added as POOL adds rows. A row is not written if one "
             "of its gradients is refused. If a row has no gradients, or the array ends within its "
             "gradients, this row and all later ones are not written. If the table of the first "
             "row is unknown or its rows are too long, no row is written. An error of a gradient "

@@ -177,9 +177,9 @@ class Arithmetic:
                lengths: ArrayLike | None = None) -> Future[Done]:
         """Take one step of an optimizer on listed rows of registered tables.
 
-        The gradients of a row are summed in fp32 in the order of the list. "sgd": w = fma(-lr, g,
-        w). "rowwise_adagrad": s += mean(g * g), w = fma(-lr / (sqrt(s) + eps), g, w), where s is
-        the row's state. Weights are rounded once, to the tables' element type.
+        The gradients of a row are summed in fp32 as `pool` sums the rows of a bag. "sgd":
+        w = fma(-lr, g, w). "rowwise_adagrad": s += mean(g * g), w = fma(-lr / (sqrt(s) + eps), g,
+        w), where s is the row's state. Weights are rounded once, to the tables' element type.
 
         Parameters
         ----------

@@ -4,36 +4,6 @@
 
 #include "row_sums.hpp"
 
-// Sum `count` gradients in their order, starting from +0, and call take(sum): sum(d, n) are its
-// elements d .. d + n - 1. There are PREFETCH more pointers, of any gradients, after the last one of
-// a batch. `memory` is of vector_count(dim) vectors, where the width is not known.
-template <int WIDTH, class Take>
-INLINED inline void sum_listed(const float *const *listed, const float *weights, int64_t count,
-                               int64_t dim, Floats *memory, const Take &take) {
-    const auto added = [&](Floats sum, int64_t j, int64_t d, int64_t n) INLINED {
-        const Floats values = load(listed[j] + d, n);
-        return weights ? fma(all(weights[j]), values, sum) : sum + values;
-    };
-    if constexpr (WIDTH) {
-        constexpr int VECTORS = std::max(1, WIDTH / LANES);
-        const auto sum = partial_sums<1, VECTORS, 1>(
-            count, 0, [&](Sum<VECTORS> &sum, int64_t j) INLINED {
-                prefetch<0>(listed[j + PREFETCH], 0, 0, WIDTH);
-                each_of<VECTORS>([&](auto v) INLINED {
-                    sum.at[v] = added(sum.at[v], j, v * LANES, LANES);
-                });
-            });
-        take([&](int64_t d, int64_t) INLINED { return sum.at[d / LANES]; });
-    } else {
-        vectors<0>(dim, [&](int64_t d, int64_t n) {
-            Floats sum{};
-            for (int64_t j = 0; j < count; ++j) sum = added(sum, j, d, n);
-            memory[d / LANES] = sum;
-        });
-        take([&](int64_t d, int64_t) { return memory[d / LANES]; });
-    }
-}
-
 struct GradientLists {
     const float **listed;  // of the lookups, and PREFETCH more
     float *weights;        // of each, or null
@@ -72,14 +42,17 @@ struct GradientLists {
 
     int64_t begin(int64_t row) const { return row ? ends[row - 1] : 0; }
 
-    // Call take(sum) as `sum_listed` does for a row.
+    // Sum the gradients of a row, as `sum_bag` does the rows of a bag.
     template <int WIDTH, class Take>
-    INLINED void sum(int64_t row, int64_t dim, Floats *memory, const Take &take) const {
+    INLINED void sum(int64_t row, int64_t dim, const Take &take) const {
         const int64_t first = begin(row), count = ends[row] - first;
-        if (weights)
-            sum_listed<WIDTH>(listed + first, weights + first, count, dim, memory, take);
-        else
-            sum_listed<WIDTH>(listed + first, nullptr, count, dim, memory, take);
+        const float *const *const own = listed + first;
+        const auto gradient_at = [&](int64_t j) INLINED {
+            prefetch<0>(own[j + PREFETCH], 0, 0, WIDTH);
+            return own[j];
+        };
+        if (weights) sum_bag<Float32, WIDTH>(count, dim, weights + first, gradient_at, take);
+        else sum_bag<Float32, WIDTH>(count, dim, nullptr, gradient_at, take);
     }
 
     // Call work(first, last), which throws nothing, for spans of the rows, all with as many lookups,

@@ -119,18 +119,15 @@ Sums sum_lists(const float *gradients, const Bags &bags, const int32_t *numbers,
         bags.mean ? new float[bags.features * bags.samples * dim] : nullptr);
     GradientLists lists{listed.get(), weights.get(), counts, distinct};
     lists.fill(bags, gradients, numbers, dim, divided.get());
-    PerThread memory(threads, vector_count(dim));
     std::atomic<bool> finite{true};
     with_width(dim, [&](auto width) {
         lists.parallel(threads, [&](int64_t first, int64_t last) {
-            Floats *const own = memory.take();
             Words large{};  // bit 31 where an exponent was all ones
             for (int64_t row = first; row < last; ++row)
-                lists.sum<decltype(width)::value>(row, dim, own, [&](const auto &sum) INLINED {
-                    vectors<decltype(width)::value>(dim, [&](int64_t d, int64_t n) INLINED {
-                        large |= ((Words)sum(d, n) & 0x7fffffff) + 0x00800000;
-                        store(sums + row * dim + d, sum(d, n), n);
-                    });
+                lists.sum<decltype(width)::value>(row, dim, [&](int64_t d, int64_t n,
+                                                                Floats sum) INLINED {
+                    large |= ((Words)sum & 0x7fffffff) + 0x00800000;
+                    store(sums + row * dim + d, sum, n);
                 });
             uint32_t any = 0;
             for (int lane = 0; lane < LANES; ++lane) any |= large[lane];
@@ -140,7 +137,7 @@ Sums sum_lists(const float *gradients, const Bags &bags, const int32_t *numbers,
     return finite ? FINITE : INFINITE;
 }
 
-// Sum the gradients of the lookups of each number, in lookup order.
+// Sum the gradients of the lookups of each number, as `sum_bag` does rows, in lookup order.
 //
 // `numbers` are those of `group`. Returns 0, 1 where a sum is not finite, 2 where the numbers are not
 // those of `distinct` slots, or -1 where the lengths are not those of the lookups.

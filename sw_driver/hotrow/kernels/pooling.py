@@ -173,7 +173,7 @@ def pool_bags(rows: Tensor, slots: Tensor, layout: BagLayout, weights: Tensor | 
 
 def sum_gradients(gradients: Tensor, groups: Groups, layout: BagLayout,
                   weights: Tensor | None = None, out: Tensor | None = None) -> tuple[Tensor, bool]:
-    """Sum the gradients of each row in lookup order, from those of the pooled bags.
+    """Sum the gradients of each row, in the order of `torch.optim.arithmetic.sum_duplicates`.
 
     Parameters
     ----------

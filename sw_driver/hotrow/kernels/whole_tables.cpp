@@ -51,7 +51,7 @@ extern "C" int64_t look_up(const Features *of, const void *ids, int32_t wide, in
     return NO_MEMORY;
 }
 
-// Sum the gradients of the lookups of each row, in lookup order.
+// Sum the gradients of the lookups of each row, as `pool_backward` does.
 //
 // `flat`, `lengths` and `weights` are those of `look_up`; `distinct`, of the width of `flat`, and
 // `sums` have memory for all lookups. Returns the number of distinct rows, and 2^32 more where a sum
@@ -104,7 +104,7 @@ extern "C" int64_t copy_bounded(const float *from, int64_t count, int64_t stride
     return large;
 }
 
-// Step on the rows of a batch, each by the sum of the gradients of its lookups in lookup order.
+// Step on the rows of a batch, each by the sum of the gradients of its lookups.
 //
 // `flat` and `lengths` are those of `look_up`, without weights; no bag is a mean. `state` and the
 // rule are those of `update`. `listed` is memory for lookups + PREFETCH pointers, `numbers` for
@@ -131,9 +131,10 @@ extern "C" int64_t step_whole(const Features *of, const void *flat, int32_t wide
               [&](const auto &work) { lists.parallel(threads, work); },
               [&](int64_t i) { return slots[i]; },
               [&](auto width, int64_t i, Floats *memory, const auto &take) INLINED {
-        const int64_t first = lists.begin(i);
-        sum_listed<decltype(width)::value>(listed + first, nullptr, counts[i] - first,
-                                           of->table.dim, memory, take);
+        constexpr int WIDTH = decltype(width)::value;
+        with_sum<WIDTH>(memory, [&](const auto &keep) INLINED {
+            lists.sum<WIDTH>(i, of->table.dim, keep);
+        }, take);
     });
     return 0;
 } catch (const std::exception &) {

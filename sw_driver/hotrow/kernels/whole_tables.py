@@ -141,7 +141,7 @@ class TableFeatures:
 
     def sum_rows(self, flat: Tensor, lengths: Tensor | None, weights: Tensor | None,
                  gradients: Tensor, sums: Tensor) -> tuple[Tensor, Tensor, bool]:
-        """Sum the gradients of each row in lookup order, from those of the bags.
+        """Sum the gradients of each row as `sum_gradients` does.
 
         Parameters
         ----------

@@ -7,7 +7,8 @@ from cocotb.utils import get_sim_time
 from hotrow_rtl.arithmetic.optimizer import Optimizer
 from hotrow_sim.bench.unit_bench import UnitBench
 from hotrow_sim.cycles.arithmetic import update_cycles
-from hotrow_sim.golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.optimizer import rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.pooling import bag_sums
 from hotrow_sim.golden.float import widen
 from tb_pooling import ROUNDS, SEED, TYPES, bag_rows, format_of, random_rows, receive, words_of
 
@@ -43,7 +44,7 @@ class Bench:
         units.gradients.put(*bag_rows(counts))
         units.gradient_words.put(*words_of(gradients, self.word_bytes))
         units.words.put(*words_of(rows, self.word_bytes))
-        sums = gradient_sums(widen(gradients, gradient_kind), counts)
+        sums = bag_sums(widen(gradients, gradient_kind), counts)
         if not adagrad:
             return sgd(rows, sums, lr, kind), []
         units.states.put(*states.tolist())

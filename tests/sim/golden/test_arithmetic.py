@@ -4,9 +4,18 @@ import math
 
 import numpy as np
 import pytest
-from hotrow_sim.golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
-from hotrow_sim.golden.arithmetic.pooling import bag_sum, pairwise_sum, partial_count, pool
+from hotrow_sim.golden.arithmetic.optimizer import rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.pooling import (
+    bag_sum,
+    bag_sums,
+    pairwise_sum,
+    partial_count,
+    pool,
+)
 from hotrow_sim.golden.float import narrow, widen
+
+from tests.support.row_sums import summed as summed_rows
+from tests.support.row_sums import with_special_numbers
 
 F32 = np.float32
 
@@ -75,12 +84,11 @@ def test_other_types_are_summed_in_fp32_and_rounded_once(kind):
     assert (pool(rows, [40], kind) == narrow(sums, kind)).all()
 
 
-def test_sum_begins_at_plus_zero_and_a_plain_one_at_its_first_row():
+def test_a_sum_begins_at_plus_zero():
     minus = np.full((1, 4), 0x80000000, np.uint32)
-    assert (bag_sum(minus) == 0).all() and (bag_sum(minus, plain=True) == minus).all()
-    assert (bag_sum(minus[:0]) == 0).all()
+    assert (bag_sum(minus) == 0).all() and (bag_sum(minus[:0]) == 0).all()
     signalling = np.full((1, 4), 0x7F800001, np.uint32)
-    assert (bag_sum(signalling, plain=True) == 0x7FC00000).all()
+    assert (bag_sum(signalling) == 0x7FC00000).all()
 
 
 def test_pairwise_sum_keeps_an_unpaired_row():
@@ -90,17 +98,15 @@ def test_pairwise_sum_keeps_an_unpaired_row():
     assert pairwise_sum(np.array([0x80000000], np.uint32)) == 0x80000000
 
 
-def test_gradients_are_summed_in_list_order():
-    rng = np.random.default_rng(3)
-    counts = [1, 2, 5, 40]
-    gradients, ends = numbers((sum(counts), 8), rng), np.cumsum(counts)
-    expected = []
-    for end, count in zip(ends, counts, strict=True):
-        total = gradients[end - count]
-        for row in gradients[end - count + 1:end]:
-            total = total + row
-        expected.append(total)
-    assert (gradient_sums(bits(gradients), counts) == bits(np.stack(expected))).all()
+@pytest.mark.parametrize("elements", [4, 32, 64, 128, 256])
+def test_many_rows_are_summed_as_in_numpy(elements):
+    rng = np.random.default_rng(elements)
+    counts = [1, 2, 3, 4, 17, 100, 2000]
+    rows = with_special_numbers(numbers((sum(counts), elements), rng), rng)
+    expected = np.stack([summed_rows(each) for each in np.split(rows, np.cumsum(counts)[:-1])])
+    found = bag_sums(bits(rows), counts).view(F32)
+    np.testing.assert_array_equal(found, expected)
+    assert (np.signbit(found) == np.signbit(expected))[~np.isnan(expected)].all()
 
 
 def test_updates_round_each_operation():

@@ -7,8 +7,8 @@ import numpy as np
 from hotrow_rtl.arithmetic.bag_arithmetic import BagArithmetic
 from hotrow_rtl.arithmetic.payloads import bag_row, row_format
 from hotrow_rtl.float.formats import ElementType
-from hotrow_sim.golden.arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
-from hotrow_sim.golden.arithmetic.pooling import ONE, pool
+from hotrow_sim.golden.arithmetic.optimizer import rowwise_adagrad, sgd
+from hotrow_sim.golden.arithmetic.pooling import ONE, bag_sums, pool
 from hotrow_sim.golden.float import widen
 
 from ..units.stream_unit import SimulatedUnit, StreamUnit
@@ -163,7 +163,7 @@ class Update:
 
     def expected(self):
         """Rows, and states or None."""
-        sums = gradient_sums(widen(self.gradients, self.gradient_kind), self.counts)
+        sums = bag_sums(widen(self.gradients, self.gradient_kind), self.counts)
         if self.states is None:
             return sgd(self.rows, sums, self.lr, self.kind), None
         return rowwise_adagrad(self.rows, sums, self.states, self.lr, self.eps, self.kind)

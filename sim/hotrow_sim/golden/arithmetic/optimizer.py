@@ -6,26 +6,9 @@ Numbers are bits, as in ``golden.float``.
 import numpy as np
 
 from ..float import divide, fused_multiply_add, narrow, square_root, widen
-from .pooling import MINUS_ZERO, ONE, bag_sums, pairwise_sum
+from .pooling import ONE, pairwise_sum
 
-SIGN = np.uint32(0x80000000)
-
-
-def gradient_sums(gradients, counts):
-    """Sum the gradients of each row in list order, starting from the first.
-
-    Parameters
-    ----------
-    gradients : uint32[n, elements]
-        fp32, of all rows, in order.
-    counts : int[rows]
-        Gradients of each row, at least 1.
-
-    Returns
-    -------
-    uint32[rows, elements]
-    """
-    return bag_sums(gradients, counts, plain=True)
+MINUS_ZERO = SIGN = np.uint32(0x80000000)
 
 
 def sgd(rows, gradients, lr, kind="fp32"):
@@ -35,7 +18,7 @@ def sgd(rows, gradients, lr, kind="fp32"):
     ----------
     rows : uint32[n, elements], or uint16 for 16-bit types
     gradients : uint32[n, elements]
-        fp32, summed.
+        fp32, the `bag_sums` of each row's gradients.
     lr : uint32
         fp32.
     kind : str

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..float import divide, fused_multiply_add, narrow, widen
 
-ONE, MINUS_ZERO = np.uint32(0x3F800000), np.uint32(0x80000000)
+ONE = np.uint32(0x3F800000)
 MOST_PARTIALS = 16
 
 
@@ -39,8 +39,8 @@ def pairwise_sum(rows):
     return rows[0]
 
 
-def bag_sum(rows, weights=None, plain=False):
-    """The sum of one bag, in fp32.
+def bag_sum(rows, weights=None):
+    """The sum of one bag of rows, or of the gradients of one row, in fp32.
 
     Row j is added to partial sum j mod p, in order, by fma(weight, row, partial), starting from +0.
     `pairwise_sum` then adds the partial sums that have a row.
@@ -51,8 +51,6 @@ def bag_sum(rows, weights=None, plain=False):
         fp32. Axes between rows and elements are bags of equal length.
     weights : uint32[n, ...], optional
         fp32, default 1.0.
-    plain : bool
-        One partial sum, starting from -0, so that it begins with the first row.
 
     Returns
     -------
@@ -63,8 +61,8 @@ def bag_sum(rows, weights=None, plain=False):
     if not count:
         return np.zeros((*others, elements), np.uint32)
     weights = np.full((count, *others), ONE) if weights is None else weights
-    partials = 1 if plain else min(count, partial_count(elements))
-    sums = np.full((partials, *others, elements), MINUS_ZERO if plain else 0, np.uint32)
+    partials = min(count, partial_count(elements))
+    sums = np.zeros((partials, *others, elements), np.uint32)
     for first in range(0, count, partials):
         chosen = rows[first:first + partials]
         weight = np.repeat(weights[first:first + partials, ..., None], elements, axis=-1)
@@ -72,7 +70,7 @@ def bag_sum(rows, weights=None, plain=False):
     return pairwise_sum(sums)
 
 
-def bag_sums(rows, lengths, weights=None, plain=False):
+def bag_sums(rows, lengths, weights=None):
     """The `bag_sum` of each bag, uint32[bags, elements]; the bags are consecutive in `rows`."""
     lengths = np.asarray(lengths, np.int64)
     weights = np.full(len(rows), ONE) if weights is None else weights
@@ -80,7 +78,7 @@ def bag_sums(rows, lengths, weights=None, plain=False):
     for length in np.unique(lengths):
         alike = np.flatnonzero(lengths == length)
         chosen = first[alike] + np.arange(length)[:, None]
-        sums[alike] = bag_sum(rows[chosen], weights[chosen], plain)
+        sums[alike] = bag_sum(rows[chosen], weights[chosen])
     return sums
 
 

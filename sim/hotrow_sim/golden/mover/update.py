@@ -4,7 +4,8 @@ import numpy as np
 from hotrow_rtl.config import ROW_ALIGNMENT, Config
 from hotrow_rtl.contract.encoding import Element, Status, UpdateFlag
 
-from ..arithmetic.optimizer import gradient_sums, rowwise_adagrad, sgd
+from ..arithmetic.optimizer import rowwise_adagrad, sgd
+from ..arithmetic.pooling import bag_sums
 from ..float import widen
 from ..outcome import Outcome, fault_status, first_error
 from .addressing import Errors, Items, ListedRows
@@ -85,7 +86,7 @@ def update_rows(command, entries, counts, numbers, tables, regions, memory, conf
         dtype = np.uint32 if kind == "fp32" else np.uint16
         given = gradient_octets[chosen[owner[wanted]]].view(
             np.uint32 if gradient_kind == "fp32" else np.uint16)
-        sums = gradient_sums(widen(given, gradient_kind), counts[chosen])
+        sums = bag_sums(widen(given, gradient_kind), counts[chosen])
         weights, lr = octets[chosen].view(dtype), np.uint32(command["lr"])
         if adagrad:
             weights, after = rowwise_adagrad(

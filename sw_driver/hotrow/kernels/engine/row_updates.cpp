@@ -19,24 +19,6 @@ inline float number_of(uint32_t bits) {
     return number;
 }
 
-// The gradients of a row, which a step adds in their order, starting from the first.
-template <class Element>
-struct Gradients {
-    const uint8_t *const *rows;
-    uint64_t count;
-
-    Floats operator()(int64_t d, int64_t n) const {
-        Floats sum = of(0, d, n);
-        for (uint64_t k = 1; k < count; ++k) sum = sum + of(k, d, n);
-        return sum;
-    }
-
-private:
-    Floats of(uint64_t k, int64_t d, int64_t n) const {
-        return load<Element>(reinterpret_cast<const typename Element::Stored *>(rows[k]) + d, n);
-    }
-};
-
 struct Updating {
     const Command &command;
     const RowRules &rules;
@@ -61,12 +43,12 @@ struct Updating {
 
 private:
     struct Scratch {
-        std::vector<Floats> numbers;  // two of each element
+        std::vector<Floats> numbers;  // three of each element
         std::vector<uint8_t> octets;
         std::vector<const uint8_t *> gradients;  // of a row
 
         explicit Scratch(const RowShape &shape)
-            : numbers(2 * vector_count(shape.elements())),
+            : numbers(3 * vector_count(shape.elements())),
               octets(std::max<uint32_t>(shape.row_bytes, 1)) {}
     };
 
@@ -120,8 +102,8 @@ private:
             if (most >= gradients.count) break;
             uint8_t *const row = rows.at(entry.row);
             uint8_t *const stored = with_state ? states.at(entry.row) : nullptr;
-            const float state = step<Element, WIDTH>(
-                row, row, stored, Gradients<Gradient>{found, end - gradient}, scratch);
+            const float state = step<Element, Gradient, WIDTH>(
+                row, row, stored, found, end - gradient, scratch);
             if (stored) std::memcpy(stored, &state, sizeof state);
         }
         done.entries += at - begin;
@@ -144,9 +126,9 @@ private:
         const auto *const place = listed.check(at, Status::OK, error);
         if (!place || !check(*place, at, scratch.gradients, found, error, packed))
             return done.error.note(at, error, packed);
-        const float state = step<Element, WIDTH>(
+        const float state = step<Element, Gradient, WIDTH>(
             found.from, found.to ? found.to : scratch.octets.data(), found.state,
-            Gradients<Gradient>{scratch.gradients.data(), scratch.gradients.size()}, scratch);
+            scratch.gradients.data(), scratch.gradients.size(), scratch);
         const uint64_t row = rules.rows[at].row;
         const auto stored = [&](const Items &items, uint8_t fault) {
             if (fault) done.error.note(at, fault_status(fault), items.packed(row));
@@ -192,24 +174,31 @@ private:
         return true;
     }
 
-    // Update a row, by row-wise Adagrad where it has a state; return its state.
-    template <class Element, int WIDTH, class Gradient>
-    float step(const uint8_t *row, uint8_t *result, const uint8_t *stored, const Gradient &gradient,
-               Scratch &scratch) const {
+    // Update a row by the sum of its gradients, by row-wise Adagrad where it has a state; return its
+    // state.
+    template <class Element, class Gradient, int WIDTH>
+    float step(const uint8_t *row, uint8_t *result, const uint8_t *stored,
+               const uint8_t *const *gradients, uint64_t count, Scratch &scratch) const {
         using Stored = typename Element::Stored;
         const auto *const from = reinterpret_cast<const Stored *>(row);
         auto *const to = reinterpret_cast<Stored *>(result);
         const int64_t elements = shape.elements();
         const float lr = number_of(command.lr);
-        if (!stored) {
-            step_sgd<Canonical<Element>, WIDTH>(from, to, elements, lr, gradient);
-            return 0;
-        }
-        float state;
-        std::memcpy(&state, stored, sizeof state);
-        state = step_rowwise_adagrad<Canonical<Element>, WIDTH>(
-            from, to, state, elements, lr, number_of(command.eps), gradient,
-            scratch.numbers.data());
+        Floats *const numbers = scratch.numbers.data();
+        float state = 0;
+        with_sum<WIDTH>(numbers + 2 * vector_count(elements), [&](const auto &keep) INLINED {
+            sum_bag<Gradient, WIDTH>(count, elements, nullptr, [&](int64_t j) INLINED {
+                return reinterpret_cast<const typename Gradient::Stored *>(gradients[j]);
+            }, keep);
+        }, [&](const auto &gradient) INLINED {
+            if (!stored) {
+                step_sgd<Canonical<Element>, WIDTH>(from, to, elements, lr, gradient);
+                return;
+            }
+            std::memcpy(&state, stored, sizeof state);
+            state = step_rowwise_adagrad<Canonical<Element>, WIDTH>(
+                from, to, state, elements, lr, number_of(command.eps), gradient, numbers);
+        });
         return std::isnan(state) ? number_of(0x7fc00000) : state;
     }
 };

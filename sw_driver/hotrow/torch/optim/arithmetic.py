@@ -42,11 +42,10 @@ def pool(storage: Tensor, rows: Tensor, lengths: Tensor, weights: Tensor | None 
     -------
     float32[bags, D]
     """
-    dim, partials = storage.shape[1], 1
-    while partials < _MOST_PARTIALS and partials * dim < _PARTIAL_ELEMENTS:
-        partials *= 2
+    dim = storage.shape[1]
+    partials = _partial_count(dim)
     if partials == 1 or not len(rows):
-        return sum_in_order(storage, rows, lengths, weights)
+        return _sum_in_order(storage, rows, lengths, weights)
     count, device = len(rows), storage.device
     number = torch.arange(partials, device=device)
     parts = (lengths[:, None] - number + partials - 1).div(partials, rounding_mode="floor").clamp(0)
@@ -56,8 +55,8 @@ def pool(storage: Tensor, rows: Tensor, lengths: Tensor, weights: Tensor | None 
     first = (parts.view(-1).cumsum(0) - parts.view(-1)).view(parts.shape)
     order = torch.empty_like(place)
     order[first[bag, place % partials] + place // partials] = torch.arange(count, device=device)
-    sums = sum_in_order(storage, rows[order], parts.view(-1),
-                        None if weights is None else weights[order]).view(len(lengths), -1, dim)
+    sums = _sum_in_order(storage, rows[order], parts.view(-1),
+                         None if weights is None else weights[order]).view(len(lengths), -1, dim)
     there = lengths[:, None, None] > number[:, None]
     while sums.shape[1] > 1:
         sums = torch.where(there[:, 1::2], sums[:, ::2] + sums[:, 1::2], sums[:, ::2])
@@ -65,8 +64,15 @@ def pool(storage: Tensor, rows: Tensor, lengths: Tensor, weights: Tensor | None 
     return sums[:, 0]
 
 
-def sum_in_order(storage: Tensor, rows: Tensor, lengths: Tensor,
-                 weights: Tensor | None = None) -> Tensor:
+def _partial_count(dim: int) -> int:
+    count = 1
+    while count < _MOST_PARTIALS and count * dim < _PARTIAL_ELEMENTS:
+        count *= 2
+    return count
+
+
+def _sum_in_order(storage: Tensor, rows: Tensor, lengths: Tensor,
+                  weights: Tensor | None = None) -> Tensor:
     """As `pool`, but one row after the other."""
     if not len(rows):
         return torch.zeros(len(lengths), storage.shape[1], dtype=torch.float32,
@@ -80,7 +86,7 @@ def sum_in_order(storage: Tensor, rows: Tensor, lengths: Tensor,
 
 def sum_duplicates(rows: Tensor, bags: Tensor, gradients: Tensor,
                    weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Sum the gradients of each row in lookup order, stable.
+    """Sum the gradients of each row, in lookup order, as `pool` sums the rows of a bag.
 
     Parameters
     ----------
@@ -103,10 +109,18 @@ def sum_duplicates(rows: Tensor, bags: Tensor, gradients: Tensor,
     rows, order = torch.sort(rows, stable=True)
     unique, counts = torch.unique_consecutive(rows, return_counts=True)
     there = gradients.device
+    bags = to_device(bags[order], there)
     if weights is not None:
         weights = weights[to_device(order, there)]
-    return unique, sum_in_order(
-        gradients, to_device(bags[order], there), to_device(counts, there), weights)
+    sums = _sum_in_order(gradients, bags, to_device(counts, there), weights)
+    # Two are one addition, without weights. Partial sums of all rows would take much memory.
+    longer = counts > (2 if weights is None else 1)
+    if _partial_count(gradients.shape[1]) > 1 and bool(longer.any()):
+        lookups = to_device(torch.repeat_interleave(longer, counts).nonzero()[:, 0], there)
+        sums[to_device(longer.nonzero()[:, 0], there)] = pool(
+            gradients, bags[lookups], to_device(counts[longer], there),
+            None if weights is None else weights[lookups])
+    return unique, sums
 
 
 def row_mean(values: Tensor) -> Tensor:

@@ -30,8 +30,8 @@ class BagGradients(NamedTuple):
 class CardBags(Staged):
     """Staged gradients of the bags of one backward, whose rows are all on a card.
 
-    A card sums the gradients of a row in lookup order, as `StagedGradients` do, from up to 65535
-    bags of one backward. All others are summed by row on the host: those of a second backward, of
+    A card sums the gradients of a row as `StagedGradients` do, from up to 65535 bags of one
+    backward. All others are summed by row on the host: those of a second backward, of
     weighted lookups, those whose sum may not be finite, and all while `by_row`.
 
     Parameters
@@ -108,8 +108,8 @@ class CardBags(Staged):
 class StagedBags(Staged):
     """Staged gradients of bags whose rows the card trains, and which rows each bag has.
 
-    Those of a second backward make a bag of each row's sum of a backward, so that sums add up in
-    the order of the backwards, as in `StagedGradients`.
+    A further backward makes a bag of each row's sum so far and of its own sum, so that sums add up
+    in the order of the backwards, as in `StagedGradients`.
 
     Attributes
     ----------
@@ -121,7 +121,6 @@ class StagedBags(Staged):
 
     rows: Tensor
     bags: Tensor
-    _summed: bool
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -135,18 +134,15 @@ class StagedBags(Staged):
             used, self.bags = torch.unique_consecutive(bags, return_inverse=True)
             self.rows, gradients = rows, gradients[used]
         else:
-            before = self.rows, self.values
-            if not self._summed:
-                before = sum_duplicates(self.rows, self.bags, self.values)
+            before = sum_duplicates(self.rows, self.bags, self.values)
             rows, gradients = sum_duplicates(rows, bags, gradients)
             self.rows, gradients = torch.cat((before[0], rows)), torch.cat((before[1], gradients))
-            self.bags, self._summed = torch.arange(len(self.rows)), True
+            self.bags = torch.arange(len(self.rows))
         self.tensor.keep(gradients)
 
     def clear(self) -> None:
         super().clear()
         self.rows = self.bags = NO_ROWS
-        self._summed = False
 
     def row_of(self, number: int) -> Tensor:
         """Flat row of the first lookup of the bag of that number: int64[1]."""

@@ -157,7 +157,8 @@ class Deferred(Protocol):
 class StagedGradients(Staged):
     """Staged gradients of the rows of one group of tables.
 
-    One backward sums duplicates of a row in lookup order; several backwards add up in their order.
+    One backward sums the gradients of a row in lookup order, as `pool` sums the rows of a bag;
+    several backwards add up in their order.
 
     Attributes
     ----------

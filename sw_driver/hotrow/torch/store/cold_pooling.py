@@ -120,7 +120,7 @@ class ColdPooling:
         values = staged.values
         assert values is not None, "nothing is staged"
         gradients = self._gradients[group].rows(len(values))
-        np.add(values.cpu().numpy(), 0.0, out=gradients)  # -0 to +0, from which other sums start
+        torch.from_numpy(gradients).copy_(values)
         rows = self._slot_map.listed(group, staged.rows, distinct=False)
         self._device.update(rows, gradients, rule.lr, optimizer=rule.name,
                             eps=getattr(rule, "eps", 0.0), slots=staged.bags)

@@ -293,8 +293,7 @@ class NearMemoryStore:
         """Take the step of flat rows int64[u], each with `counts` gradients of `values`, of tables
         that `tables_of` finds by the list of rows."""
         gradients = self._gradients[group].rows(len(values))
-        # A sum that begins with its first gradient may be -0, one that begins with +0 is not.
-        torch.add(values, 0.0, out=torch.from_numpy(gradients))
+        torch.from_numpy(gradients).copy_(values)
         listed = self._tables.listed(group, flat.long())
         self.device.update(listed, gradients, rule.lr, optimizer=rule.name,
                            eps=getattr(rule, "eps", 0.0), slots=places, lengths=counts)
