@@ -63,6 +63,22 @@ def test_sums_gradients_as_the_trainer_does(dim, kind):
     assert same_bits(sums[groups.distinct.argsort()], expected)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dim", (*DIMS, 48, 200, 256))
+def test_many_gradients_of_a_row(dim, weighted):
+    generator = torch.Generator().manual_seed(dim)
+    counts = torch.tensor([1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 100, 2000])
+    slots = torch.arange(len(counts)).repeat_interleave(counts)
+    slots = slots[torch.randperm(len(slots), generator=generator)]
+    weights = torch.randn(len(slots), generator=generator) if weighted else None
+    gradients = draw_rows(generator, len(slots), dim)
+    gradients[torch.rand(gradients.shape, generator=generator) < 0.2] = -0.0
+    groups, layout = Grouper(len(counts)).group(slots), BagLayout(1, len(slots), dim)
+    sums, finite = sum_gradients(gradients, groups, layout, weights)
+    _, expected = sum_duplicates(slots, torch.arange(len(slots)), gradients, weights)
+    assert finite and same_bits(sums[groups.distinct.argsort()], expected), f"seed {dim}"
+
+
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_no_bit(threads, monkeypatch):
     monkeypatch.setattr("hotrow.kernels.pooling.threads_for", lambda _: threads)
