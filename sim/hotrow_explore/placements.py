@@ -400,14 +400,15 @@ def near_memory(question):
     rows = lookups * work.row_bytes / (card.memory_gbps * 1e9)
     # The host sends ids for POOL ahead, and groups them for UPDATE in the step.
     ahead = card.driver_seconds(0, m.constants) + lookups * m.constants.near_ahead_ns * NS
-    octets = 8 * lookups + 10 * question.count(0).unique  # ids, bags; rows and their counts
+    unique = question.count(0).unique
+    octets = 8 * lookups + 10 * unique  # ids, bags; rows and their counts
     trainer = (m.gpu_dense(tables=0) | m.all_reduce() if question.system.gpus else m.cpu_dense())
     return StepTime((
         {"pool": {"pool": max(rows, card.arithmetic_seconds(lookups, dim))}, "link": wire},
         {"trainer": trainer, "lists": {"lists": octets / (card.link_gbps * 1e9)},
          "driver": {"driver": ahead}},
         {"host lists": {"host lists": lookups * m.constants.near_step_ns * NS}},
-        {"update": {"update": max(2 * rows, 2 * card.arithmetic_seconds(lookups, dim))},
+        {"update": {"update": max(2 * rows, card.arithmetic_seconds(lookups + unique, dim))},
          "gradients": {"gradients": sum(wire.values())}}))
 
 
