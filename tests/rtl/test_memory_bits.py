@@ -39,10 +39,10 @@ BITS = {  # tiny, ecp5, alveo-u55c
     ColdSampleBitmap: (2_092, 4_144, 131_140),
     ResultAddresses: (1_856, 832, 1_856),
     StripedWriter: (2_320, 2_336, 36_928),
-    BagSum: (83_376, 99_792, 394_640),
-    RowUpdate: (26_370, 51_650, 199_298),
-    BagArithmetic: (164_298, 202_194, 663_826),
-    RowMover: (306_658, 278_946, 6_890_146),
+    BagSum: (133_744, 149_432, 448_072),
+    RowUpdate: (28_010, 53_290, 200_922),
+    BagArithmetic: (165_882, 203_778, 665_410),
+    RowMover: (308_242, 280_530, 6_891_730),
 }
 ARITHMETIC = BagSum, RowUpdate, BagArithmetic  # which know their part of the configuration only
 LARGE = BagArithmetic, RowMover  # take seconds to elaborate

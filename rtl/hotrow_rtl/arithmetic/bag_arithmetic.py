@@ -9,7 +9,6 @@ from .multiply_add import BeatMultiplyAdd
 from .optimizer import Optimizer, RowUpdate
 from .payloads import bag_row, row_format, row_word
 from .pooling import RowPool
-from .shared_tree import SharedTree
 from .width_converter import BeatsToWords
 
 
@@ -26,8 +25,8 @@ class BagArithmetic(wiring.Component):
         Of the summed rows, and of the updated ones. The settings, these and the next, are set three
         cycles before the first row and stable while rows are inside.
     mean : In(1)
-        Results are means, see `RowPool`; not with `sequential`.
-    sequential : In(1)
+        Results are means, see `RowPool`; not with `updates`.
+    updates : In(1)
         The sums update rows, else they are the results.
     optimizer, lr, eps : In
         See `RowUpdate`.
@@ -54,7 +53,7 @@ class BagArithmetic(wiring.Component):
             "summand_format": In(row_format),
             "row_format": In(row_format),
             "mean": In(1),
-            "sequential": In(1),
+            "updates": In(1),
             "optimizer": In(Optimizer),
             "lr": In(32),
             "eps": In(32),
@@ -71,11 +70,9 @@ class BagArithmetic(wiring.Component):
         m.submodules.pool = pool = RowPool(self.config)
         m.submodules.update = update = RowUpdate(self.config)
         m.submodules.multiply_add = multiply_add = BeatMultiplyAdd(self.config)
-        m.submodules.tree = tree = SharedTree(self.config)
         m.submodules.out = out = BeatsToWords(self.config)
         for number, unit in enumerate((pool, update)):
             connect(m, unit.multiply_add, multiply_add.clients[number])
-            connect(m, unit.tree, tree.clients[number])
         if self.config.lanes == 1:  # sums first: the words of a row follow those of its gradients
             m.d.comb += update.hold.eq(pool.accepts)
         connect(m, rows=flipped(self.rows), pool=pool.rows)
@@ -88,8 +85,7 @@ class BagArithmetic(wiring.Component):
         m.d.comb += [
             pool.row_format.eq(self.summand_format),
             pool.mean.eq(self.mean),
-            pool.sequential.eq(self.sequential),
-            tree.second.eq(self.sequential),
+            pool.updates.eq(self.updates),
             update.row_format.eq(self.row_format),
             update.optimizer.eq(self.optimizer),
             update.lr.eq(self.lr),
@@ -100,8 +96,8 @@ class BagArithmetic(wiring.Component):
             out.reserve.eq(pool.reserve | update.reserve),
         ]
         m.d.sync += [  # Timing: registers, as `Narrow` decodes exponents in its first stage
-            out.type.eq(Mux(self.sequential, self.row_format.type, self.summand_format.type)),
+            out.type.eq(Mux(self.updates, self.row_format.type, self.summand_format.type)),
             out.beats.valid.eq(pool.pooled.valid | update.updated.valid),
-            out.beats.p.eq(Mux(self.sequential, update.updated.p, pool.pooled.p)),
+            out.beats.p.eq(Mux(self.updates, update.updated.p, pool.pooled.p)),
         ]
         return m

@@ -5,13 +5,11 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..config import ArithmeticUnits
-from ..primitives.stream_routing import stream_connect
 from .multiply_add import MultiplyAddPort
 from .partial_sums import PartialSums
-from .payloads import bag_beat, bag_row, row_format
-from .reorder import SumReorder
-from .shared_tree import tree_sizes
-from .tree_sum import TreePort
+from .payloads import MAX_PARTIALS, PARTIALS_BYTES, bag_beat, bag_row, row_format
+from .reorder import SumReorder, sum_tag
+from .tree_sum import TreeSum
 from .width_converter import WordsToBeats
 
 
@@ -25,10 +23,6 @@ class BagSum(wiring.Component):
     partial sums in pairs; partial sums without a row are left out. An empty bag gives +0. Rows of
     1024 bytes or more, and bags of one or two rows of any size, are summed in list order.
 
-    With `sequential` every bag is summed in list order, starting with its first row, and has one
-    partial sum, which leaves without passing `TreeSum`; the sum of one row of weight 1 is that
-    row, bit for bit, but a NaN becomes 0x7fc00000.
-
     Parameters
     ----------
     config : ArithmeticUnits
@@ -37,16 +31,12 @@ class BagSum(wiring.Component):
     ----------
     row_format : In(row_format)
         Of all rows. Set three cycles before the first row and stable while rows are inside.
-    sequential : In(1)
-        Likewise.
     rows : In(stream(bag_row))
         The rows of each bag in order, and the empty bags. A bag has fewer than 2**24 rows.
     words : In(stream(config.bus_width))
         The words of each row that is not `empty`, in order.
     multiply_add, accepts
         See `PartialSums`.
-    tree : Out(TreePort(*tree_sizes(config)))
-        Of one client of a `SharedTree`.
     bags : Out(stream(bag_beat(config)))
         The sum of every bag in order.
 
@@ -54,17 +44,14 @@ class BagSum(wiring.Component):
     ------
     See ``hotrow_sim.cycles.arithmetic``. A bag of n rows of b beats takes n * b cycles, or
     b * s(m) for m = min(n, p) partial sums if that is more, where s is the adder time of `TreeSum`.
-    With `sequential` see `PartialSums`.
     """
 
     def __init__(self, config: ArithmeticUnits):
         self.config = config
         super().__init__({
             "row_format": In(row_format),
-            "sequential": In(1),
             "rows": In(stream.Signature(bag_row)),
             "words": In(stream.Signature(config.bus_width)),
-            "tree": Out(TreePort(*tree_sizes(config))),
             "multiply_add": Out(MultiplyAddPort(config)),
             "accepts": Out(1),
             "bags": Out(stream.Signature(bag_beat(config))),
@@ -76,29 +63,20 @@ class BagSum(wiring.Component):
         m.submodules.beats = beats = WordsToBeats(config)
         m.submodules.partials = partials = PartialSums(config)
         m.submodules.reorder = reorder = SumReorder(config)
-        tree, bags = self.tree, self.bags
+        m.submodules.tree = tree = TreeSum(
+            config.lanes, MAX_PARTIALS, PARTIALS_BYTES // config.bus_bytes, sum_tag(config))
         m.d.comb += [
             beats.row_format.eq(self.row_format),
             partials.row_format.eq(self.row_format),
-            partials.sequential.eq(self.sequential),
             self.accepts.eq(partials.accepts),
         ]
         connect(m, partials.multiply_add, flipped(self.multiply_add))
         connect(m, words=flipped(self.words), beats=beats.words)
         connect(m, rows=flipped(self.rows), partials=partials.rows)
         connect(m, beats=beats.beats, partials=partials.beats)
-        with m.If(self.sequential):
-            m.d.comb += [
-                bags.valid.eq(partials.partials.valid),
-                *(bags.p[name].eq(partials.partials.p[name])
-                  for name in ("values", "last", "rows")),
-                partials.partials.ready.eq(bags.ready),
-            ]
-        with m.Else():
-            stream_connect(m, partials.partials, reorder.partials)
-            stream_connect(m, reorder.bags, bags)
+        connect(m, partials=partials.partials, reorder=reorder.partials)
+        connect(m, reorder=reorder.bags, bags=flipped(self.bags))
         m.d.comb += [
-            bags.p.several.eq(reorder.bags.p.several),  # free with `sequential`
             tree.summands.valid.eq(reorder.tagged.valid),
             tree.summands.p.values.eq(reorder.tagged.p.values),
             tree.summands.p.index.eq(reorder.tagged.p.index),
@@ -107,5 +85,5 @@ class BagSum(wiring.Component):
             tree.summands.p.tag.eq(reorder.tag),
             reorder.tagged.ready.eq(tree.summands.ready),
         ]
-        connect(m, flipped(tree.sums), reorder.sums)
+        connect(m, tree=tree.sums, reorder=reorder.sums)
         return m

@@ -14,9 +14,7 @@ from ..primitives.fifo import RamFifo
 from .adagrad import AdagradStep
 from .multiply_add import MultiplyAddPort
 from .payloads import max_row_beats, row_beat, row_format, row_geometry
-from .shared_tree import tree_sizes
 from .square_sum import SquareSum
-from .tree_sum import TreePort
 from .width_converter import WordsToBeats
 
 SIGN = 1 << 31
@@ -50,8 +48,7 @@ class RowUpdate(wiring.Component):
     lr, eps : In(32)
         fp32. SGD ignores eps.
     gradients : In(stream(row_beat(config)))
-        The summed gradient of each row: the `bags` of a `sequential` `BagSum`, as many beats as
-        the row has.
+        The summed gradient of each row, as many beats as the row has.
     words : In(stream(config.bus_width))
         The rows. Each row begins at the first byte of a word.
     states : In(stream(32))
@@ -60,8 +57,6 @@ class RowUpdate(wiring.Component):
         See `BeatsToWords`, the receiver of `updated`.
     hold : In(1)
         Begin no beat in this cycle.
-    tree : Out(TreePort(*tree_sizes(config)))
-        See `SquareSum`.
     multiply_add : Out(MultiplyAddPort(config))
         Used as many cycles after a beat begins as `PartialSums` uses its own.
     updated : Out(stream(row_beat(config), always_ready=True))
@@ -89,7 +84,6 @@ class RowUpdate(wiring.Component):
             "space_for_one": In(1),
             "reserve": Out(1),
             "hold": In(1),
-            "tree": Out(TreePort(*tree_sizes(config))),
             "multiply_add": Out(MultiplyAddPort(config)),
             "updated": Out(stream.Signature(row_beat(config), always_ready=True)),
             "updated_states": Out(stream.Signature(32)),
@@ -115,7 +109,6 @@ class RowUpdate(wiring.Component):
         ]
         connect(m, words=flipped(self.words), row_words=row_words.i)
         connect(m, row_words=row_words.o, weights=weights.words)
-        connect(m, squares.tree, flipped(self.tree))
         connect(m, squares=squares.sums, step=step.sums)
         connect(m, states=flipped(self.states), step=step.states)
         connect(m, step=step.updated, states=flipped(self.updated_states))

@@ -27,10 +27,8 @@ from .payloads import (
 )
 
 BAGS = 32  # bags between `beats` and `partials`
-MINUS_ZERO = 1 << 31
 READ, OPERANDS = 1, 1 + Widen.latency  # cycles after a beat's handshake
 WRITTEN = OPERANDS + FusedMultiplyAdd.latency + 1
-LOOP = WRITTEN + 1 - READ  # minimum cycles between beats that are added to each other
 
 
 def ring_beats(config: ArithmeticUnits) -> int:
@@ -43,8 +41,7 @@ class PartialSums(wiring.Component):
 
     p is 1024 / r rounded up to a power of two, at least 1 and at most 16, where r is the size of
     the row as fp32 in bytes. Row j < p is fma(weight, row, +0), later rows fma(weight, row,
-    partial). With `sequential` p is 1, and row 0 is fma(weight, row, -0): a row of weight 1 passes
-    unchanged.
+    partial).
 
     The partial sums of consecutive bags lie in a ring buffer. The unit reads the sums of a complete
     bag while it accumulates the next bags.
@@ -57,8 +54,6 @@ class PartialSums(wiring.Component):
     ----------
     row_format : In(row_format)
         Of all rows. Set three cycles before the first row and stable while rows are inside.
-    sequential : In(1)
-        Likewise.
     rows : In(stream(bag_row))
         The rows of each bag in order, and the empty bags. A bag has fewer than 2**24 rows.
     beats : In(stream(row_beat(config)))
@@ -71,15 +66,13 @@ class PartialSums(wiring.Component):
 
     Timing
     ------
-    One beat per cycle; with `sequential` a row of b beats takes max(b, LOOP) cycles, the last row
-    of a bag b. The first partial sum leaves WRITTEN + 3 cycles after the bag's last beat.
+    One beat per cycle. The first partial sum leaves WRITTEN + 3 cycles after the bag's last beat.
     """
 
     def __init__(self, config: ArithmeticUnits):
         self.config = config
         super().__init__({
             "row_format": In(row_format),
-            "sequential": In(1),
             "rows": In(stream.Signature(bag_row)),
             "beats": In(stream.Signature(row_beat(config))),
             "multiply_add": Out(MultiplyAddPort(config)),
@@ -91,8 +84,7 @@ class PartialSums(wiring.Component):
         m = Module()
         config, lanes, depth = self.config, self.config.lanes, ring_beats(self.config)
         geometry = row_geometry(m, config, self.row_format)
-        last_partial = Signal.like(geometry.last_partial)
-        m.d.sync += last_partial.eq(Mux(self.sequential, 0, geometry.last_partial))
+        last_partial = geometry.last_partial
         record = data.StructLayout({
             "rows": BAG_WIDTH, "empty": 1, "last_partial": range(MAX_PARTIALS)})
         m.submodules.skid = skid = SkidBuffer(bag_row)
@@ -108,9 +100,8 @@ class PartialSums(wiring.Component):
         count = Signal(BAG_WIDTH)
         permit, accept, step, row_end, bag_end = (
             Signal(name=name) for name in ("permit", "accept", "step", "row_end", "bag_end"))
-        pause, pause_left, pausing = Signal(range(LOOP)), Signal(range(LOOP)), Signal()
         m.d.comb += [
-            permit.eq(bags.i.ready & ~full & ~(pausing & reuse)),
+            permit.eq(bags.i.ready & ~full),
             accept.eq(permit & skid.o.valid & (row.empty | self.beats.valid)),
             step.eq(accept & ~row.empty),
             self.accepts.eq(step),
@@ -137,15 +128,6 @@ class PartialSums(wiring.Component):
                 m.d.sync += [base.eq(next_base), address.eq(next_base)]
             with m.Else():
                 m.d.sync += [base.eq(address + 1), address.eq(address + 1)]
-        # Pause after a short row of a sequential sum: each beat comes at least `LOOP` cycles after
-        # the same beat of the previous row.
-        m.d.sync += pause.eq(Mux(
-            self.sequential & (geometry.last_beat < LOOP - 1), LOOP - 1 - geometry.last_beat, 0))
-        with m.If(step & beat.last):
-            m.d.sync += [pause_left.eq(pause), pausing.eq(pause != 0)]
-        with m.Elif(pausing):
-            m.d.sync += [pause_left.eq(pause_left - 1), pausing.eq(pause_left != 1)]
-
         # The rest of the pipeline never stalls; the controls of each beat are delayed with it.
         def delayed(name, value, cycles):
             for number in range(cycles):
@@ -169,8 +151,6 @@ class PartialSums(wiring.Component):
         m.submodules.copies = copies = Ram(config.bus_width, depth, clears=True)
         addend = Signal(config.bus_width, reset_less=True)
         m.d.sync += addend.eq(sums.read_data)
-        start_at_minus_zero = delayed(
-            "start_at_minus_zero", is_first & self.sequential, OPERANDS - READ)
         add = self.multiply_add
         for lane in range(lanes):
             m.submodules[f"widen{lane}"] = widen = Widen()
@@ -180,8 +160,7 @@ class PartialSums(wiring.Component):
                 widen.operands.p.type.eq(type_),
                 add.operands.valid.eq(widen.results.valid),
                 add.operands.p.values.word_select(lane, 32).eq(widen.results.p),
-                add.operands.p.addends.word_select(lane, 32).eq(
-                    addend.word_select(lane, 32) | Mux(start_at_minus_zero, MINUS_ZERO, 0)),
+                add.operands.p.addends.word_select(lane, 32).eq(addend.word_select(lane, 32)),
             ]
         write_enable = delayed("write_enable", step, WRITTEN)
         write_data = Signal(config.bus_width)

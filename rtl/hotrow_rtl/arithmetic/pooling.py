@@ -9,8 +9,6 @@ from .bag_sum import BagSum
 from .mean import BagMean
 from .multiply_add import MultiplyAddPort
 from .payloads import bag_row, row_beat, row_format
-from .shared_tree import tree_sizes
-from .tree_sum import TreePort
 
 
 class RowPool(wiring.Component):
@@ -27,13 +25,13 @@ class RowPool(wiring.Component):
     ----------
     row_format : In(row_format)
         Of all rows. Set three cycles before the first row and stable while rows are inside.
-    mean, sequential : In(1)
-        Likewise. With `sequential` the sums, see `BagSum`, leave as `gradients`.
+    mean, updates : In(1)
+        Likewise. With `updates` the sums leave as `gradients`.
     rows : In(stream(bag_row))
         The rows of each bag in order, and the empty bags. A bag has fewer than 2**24 rows.
     words : In(stream(config.bus_width))
         The words of each row that is not `empty`, in order.
-    multiply_add, accepts, tree
+    multiply_add, accepts
         See `BagSum`.
     gradients : Out(stream(row_beat(config)))
     space_for_one, reserve : In(1), Out(1)
@@ -51,10 +49,9 @@ class RowPool(wiring.Component):
         super().__init__({
             "row_format": In(row_format),
             "mean": In(1),
-            "sequential": In(1),
+            "updates": In(1),
             "rows": In(stream.Signature(bag_row)),
             "words": In(stream.Signature(config.bus_width)),
-            "tree": Out(TreePort(*tree_sizes(config))),
             "multiply_add": Out(MultiplyAddPort(config)),
             "accepts": Out(1),
             "gradients": Out(stream.Signature(row_beat(config))),
@@ -69,9 +66,8 @@ class RowPool(wiring.Component):
         m.submodules.means = means = BagMean(self.config)
         connect(m, rows=flipped(self.rows), sums=sums.rows)
         connect(m, words=flipped(self.words), sums=sums.words)
-        connect(m, sums.tree, flipped(self.tree))
         connect(m, sums.multiply_add, flipped(self.multiply_add))
-        with m.If(self.sequential):
+        with m.If(self.updates):
             m.d.comb += [
                 self.gradients.valid.eq(sums.bags.valid),
                 sums.bags.ready.eq(self.gradients.ready),
@@ -84,7 +80,6 @@ class RowPool(wiring.Component):
         m.d.comb += [
             means.sums.p.eq(sums.bags.p),
             sums.row_format.eq(self.row_format),
-            sums.sequential.eq(self.sequential),
             self.accepts.eq(sums.accepts),
             self.gradients.p.values.eq(sums.bags.p.values),
             self.gradients.p.last.eq(sums.bags.p.last),

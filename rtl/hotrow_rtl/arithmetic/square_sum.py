@@ -4,13 +4,12 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..config import ArithmeticUnits, log2
+from ..config import LARGEST_ROW, ArithmeticUnits, log2
 from ..float.add import Add
 from ..float.square import Square
 from ..primitives.fifo import RamFifo
 from .payloads import row_beat, row_format, row_geometry
-from .shared_tree import square_steps, tree_sizes
-from .tree_sum import TreePort
+from .tree_sum import TreeSum
 
 QUEUE = 32  # steps between `beats` and the final adder
 ROWS = 8  # rows between `beats` and `sums`
@@ -35,8 +34,6 @@ class SquareSum(wiring.Component):
         fp32 elements.
     sums : Out(stream(32))
         One per row.
-    tree : Out(TreePort(*tree_sizes(config)))
-        Of one client of a `SharedTree`.
 
     Timing
     ------
@@ -50,7 +47,6 @@ class SquareSum(wiring.Component):
             "row_format": In(row_format),
             "beats": In(stream.Signature(row_beat(config))),
             "sums": Out(stream.Signature(32)),
-            "tree": Out(TreePort(*tree_sizes(config))),
         })
 
     def elaborate(self, platform):
@@ -58,7 +54,7 @@ class SquareSum(wiring.Component):
         lanes = self.config.lanes
         width = self.config.squares  # elements of a step
         geometry = row_geometry(m, self.config, self.row_format)
-        steps = square_steps(self.config)  # of a row
+        steps = range(2 * LARGEST_ROW // 4 // width)  # of the longest row
         last_step = Signal(steps)
         m.d.sync += last_step.eq((geometry.blocks << log2(4) >> log2(width)) - 1)
 
@@ -99,7 +95,7 @@ class SquareSum(wiring.Component):
 
         # Add the sums of a row's steps.
         m.submodules.queue = queue = RamFifo(32, QUEUE)
-        tree = self.tree
+        m.submodules.tree = tree = TreeSum(1, len(steps), 1, 0)
         m.submodules.sums_out = sums_out = RamFifo(32, ROWS)
         index = Signal(steps)
         m.d.comb += [
@@ -111,7 +107,7 @@ class SquareSum(wiring.Component):
             tree.summands.p.final.eq(index == last_step),
             queue.o.ready.eq(tree.summands.ready),
             sums_out.i.valid.eq(tree.sums.valid),
-            sums_out.i.p.eq(tree.sums.p.values),  # the first lane
+            sums_out.i.p.eq(tree.sums.p.values),
         ]
         with m.If(queue.o.valid & queue.o.ready):
             m.d.sync += index.eq(Mux(index == last_step, 0, index + 1))

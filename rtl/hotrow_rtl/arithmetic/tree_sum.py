@@ -11,7 +11,6 @@ from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..config import log2
 from ..float.add import Add
 from ..primitives.fifo import RamFifo
 from ..primitives.ram import Ram
@@ -27,24 +26,9 @@ def summand(lanes, indices, beats, tag) -> data.StructLayout:
         "beat_idx": range(max(2, beats)), "tag": tag})
 
 
-def completes_pair(row):
-    """Whether a row of a sum is the second one of a pair, or has no neighbour."""
-    return row.index[0] | row.final
-
-
 def beat_sum(lanes, tag) -> data.StructLayout:
     """A beat of a sum, with the `tag` of its summands."""
     return data.StructLayout({"values": 32 * lanes, "tag": tag})
-
-
-class TreePort(wiring.Signature):
-    """A client's view of a `TreeSum`, with parameters as there."""
-
-    def __init__(self, lanes, indices, beats, tag):
-        super().__init__({
-            "summands": Out(stream.Signature(summand(lanes, indices, beats, tag))),
-            "sums": In(stream.Signature(beat_sum(lanes, tag), always_ready=True)),
-        })
 
 
 class TreeSum(wiring.Component):
@@ -59,9 +43,7 @@ class TreeSum(wiring.Component):
     indices : int
         Maximum number of rows of a sum, a power of two of at least 4.
     beats : int
-        Maximum number of beats of a row, if a sum has more than one row and at most `wide`.
-    wide : int, optional
-        A sum of more rows has one beat. A power of two, default `indices`.
+        Maximum number of beats of a row, if a sum has more than one row.
     tag : ShapeCastable
         Travels with a beat; equal in all rows of a sum.
 
@@ -70,8 +52,6 @@ class TreeSum(wiring.Component):
     summands : In(stream(summand(lanes, indices, beats, tag)))
         Of a row of one beat `beat_idx` is 0.
         Rows in order of their index, all rows of a sum before the next sum.
-    space : Out(2)
-        `summands.ready` by `completes_pair`: registers.
     sums : Out(stream(beat_sum(lanes, tag), always_ready=True))
 
     Timing
@@ -84,14 +64,12 @@ class TreeSum(wiring.Component):
 
     latency = Add.latency + 2
 
-    def __init__(self, lanes, indices, beats, tag, wide=None):
+    def __init__(self, lanes, indices, beats, tag):
         if indices < 4 or indices & (indices - 1):
             raise ValueError(f"indices must be a power of two of at least 4, not {indices}")
         self.lanes, self.indices, self.beats, self.tag = lanes, indices, beats, tag
-        self.wide = wide or indices
         super().__init__({
             "summands": In(stream.Signature(summand(lanes, indices, beats, tag))),
-            "space": Out(2),
             "sums": Out(stream.Signature(beat_sum(lanes, tag), always_ready=True)),
         })
 
@@ -115,14 +93,12 @@ class TreeSum(wiring.Component):
         m.submodules.even_inputs = even_inputs = RamFifo(width, max(INPUT_BEATS, 2 * self.beats))
         m.submodules.inputs = inputs = RamFifo(given.shape(), INPUT_BEATS)
         level = result.level[:len(Signal(range(levels)))]  # the top level is never stored
-        low = (log2(self.wide) - 1).bit_length()  # bits of the level of a sum of several beats
-        address = Cat((result.beat_idx | level[low:])[:len(result.beat_idx)], level[:low])
+        address = Cat(result.beat_idx, level)
         m.submodules.even_results = even_results = Ram(width, 1 << len(address))
         result_values, is_operand = Signal(width), Signal()
         m.d.comb += [
-            is_operand.eq(completes_pair(given)),
-            self.space.eq(Cat(even_inputs.i.ready, inputs.i.ready)),
-            self.summands.ready.eq(self.space.bit_select(is_operand, 1)),
+            is_operand.eq(given.index[0] | given.final),
+            self.summands.ready.eq(Mux(is_operand, inputs.i.ready, even_inputs.i.ready)),
             even_inputs.i.valid.eq(self.summands.valid & ~is_operand),
             even_inputs.i.p.eq(given.values),
             inputs.i.valid.eq(self.summands.valid & is_operand),

@@ -9,7 +9,6 @@ from ..arithmetic.multiply_add import BeatMultiplyAdd
 from ..arithmetic.optimizer import Optimizer
 from ..arithmetic.payloads import bag_row, row_format, row_word
 from ..arithmetic.pooling import RowPool
-from ..arithmetic.shared_tree import SharedTree
 from ..arithmetic.width_converter import BeatsToWords
 from ..config import Config
 
@@ -61,10 +60,8 @@ class RowPooling(wiring.Component):
         units = self.config.units
         m.submodules.pool = pool = RowPool(units)
         m.submodules.multiply_add = multiply_add = BeatMultiplyAdd(units, clients=1)
-        m.submodules.tree = tree = SharedTree(units)
         m.submodules.out = out = BeatsToWords(units)
         connect(m, pool.multiply_add, multiply_add.clients[0])
-        connect(m, pool.tree, tree.clients[0])
         connect(m, rows=flipped(self.rows), pool=pool.rows)
         connect(m, words=flipped(self.words), pool=pool.words)
         connect(m, out=out.words, results=flipped(self.results))
@@ -143,7 +140,7 @@ class RowSteps(wiring.Component):
         m.d.comb += [
             inner.summand_format.eq(self.gradient_format),
             inner.row_format.eq(self.row_format),
-            inner.sequential.eq(1),
+            inner.updates.eq(1),
             inner.optimizer.eq(self.optimizer),
             inner.lr.eq(self.lr),
             inner.eps.eq(self.eps),

@@ -12,11 +12,9 @@ LEVEL = 10  # from a pair at the adder to its sum
 QUEUED = 2  # from the read of a partial sum to the adder
 ORDERED = 2  # from the last beat of a sum to its output in order
 LEAVES = 11  # from a beat of a bag to its rounded word
-PLAIN = 13  # between the first beats of two rows of a plain sum
 DIVIDED = 31  # division of a beat
 CONVERTED = 2  # conversion of a number of rows to fp32, plus its log2
 SCALAR = 30  # Adagrad's divisions of a row
-SUMMED = 13  # from the last gradient of a row to its sum
 APPLIED = 25  # from the last beats of a gradient and its row to the last word
 SQUARED = 111  # Adagrad's squares and scalars of a row, without the sum of the steps
 PAIR_QUEUE = 8  # partial sums that wait for the adder
@@ -48,8 +46,8 @@ def adagrad_row(config: ArithmeticUnits, elements):
     return max(steps, adder_slots(steps), SCALAR)
 
 
-def pool_cycles(config: ArithmeticUnits, elements, lengths) -> int:
-    """From the first word to the last pooled word, without stalls and means.
+def sum_cycles(config: ArithmeticUnits, elements, lengths, follow=0) -> list[int]:
+    """Cycles from the first word to the end of each bag's sum, without stalls.
 
     A simulation of the beats. The accumulator accepts one per cycle while the partial sums of two
     bags fit. Once a bag is complete, its partial sums are read at one beat per cycle. At the adder
@@ -62,20 +60,29 @@ def pool_cycles(config: ArithmeticUnits, elements, lengths) -> int:
         Of a row.
     lengths : sequence of int
         Rows of each bag.
+    follow : int
+        Cycles without words after those of each bag.
     """
-    return _PoolBeats(config, elements, list(lengths)).run()
+    return _SumBeats(config, elements, list(lengths), follow).run()
 
 
-class _PoolBeats:
-    """State of `pool_cycles`: the accumulator, the reader of partial sums, and the adder tree."""
+def pool_cycles(config: ArithmeticUnits, elements, lengths) -> int:
+    """From the first word to the last pooled word, without stalls and means; arguments as for
+    `sum_cycles`."""
+    return sum_cycles(config, elements, lengths)[-1] + LEAVES
 
-    def __init__(self, config, elements, lengths):
-        self.lengths = lengths
+
+class _SumBeats:
+    """State of `sum_cycles`: the accumulator, the reader of partial sums, and the adder tree."""
+
+    def __init__(self, config, elements, lengths, follow):
+        self.lengths, self.follow = lengths, follow
         self.beats, self.partials = beats_per_row(config, elements), partial_count(elements)
         self.partial_room = 2 * max(2048, 2 * config.row_bytes) // config.bus_bytes
         self.sum_room = 4 * config.row_bytes // config.bus_bytes
         self.even_room = 2048 // config.bus_bytes
         self.bag = self.row = self.beat = 0  # at the accumulator
+        self.waits = 0  # cycles
         self.stored = 0  # beats of partial sums
         self.complete = deque()  # of each complete bag: first cycle, partial sums
         self.reading = None  # of the bag at the reader: partial sums, index, beat
@@ -86,29 +93,28 @@ class _PoolBeats:
         self.in_order = self.held = 0  # bags at the adder, and beats of sums
         self.done = {}  # first cycle of the finished bags
         self.out_bag = self.out_beat = 0
+        self.ended = []  # cycles of the sums
 
     def run(self):
-        last = 0
         for now in count():
             if self.out_bag == len(self.lengths):
-                return last + ORDERED + LEAVES
-            if self._output(now):
-                last = now
+                return self.ended
+            self._output(now)
             self._add(now)
             self._read(now)
             self._accumulate(now)
         return None
 
     def _output(self, now):
-        """Output a beat of the next bag in order; whether one leaves."""
+        """Output a beat of the next bag in order, if it is there."""
         if self.done.get(self.out_bag, now + 1) > now:
-            return False
+            return
         self.held -= 1
         self.out_beat += 1
         if self.out_beat == self.beats:
             self.out_beat, self.out_bag = 0, self.out_bag + 1
             self.in_order -= 1
-        return True
+            self.ended.append(now + ORDERED)
 
     def _add(self, now):
         """One pair enters the adder: a sum of sums, else partial sums."""
@@ -157,6 +163,9 @@ class _PoolBeats:
 
     def _accumulate(self, now):
         """Accumulate a beat, or end an empty bag."""
+        if self.waits:
+            self.waits -= 1
+            return
         if (self.bag == len(self.lengths) or self.stored >= self.partial_room
                 or len(self.complete) > BAG_QUEUE):
             return
@@ -171,7 +180,7 @@ class _PoolBeats:
             self.beat, self.row = 0, self.row + 1
             if self.row == length:
                 self.complete.append((now + ENDED, min(self.row, self.partials)))
-                self.row, self.bag = 0, self.bag + 1
+                self.row, self.bag, self.waits = 0, self.bag + 1, self.follow
 
 
 def mean_cycles(config: ArithmeticUnits, elements, lengths):
@@ -184,21 +193,16 @@ def mean_cycles(config: ArithmeticUnits, elements, lengths):
                pool_cycles(config, elements, lengths[:1]) + sum(divisions))
 
 
-def summed_rows(config: ArithmeticUnits, elements, counts, adagrad, words=0):
-    """Cycle in which the last gradient of the last row is summed, and in which Adagrad's sum of
-    squares of the last row ends.
-
-    The gradients of one row are added `PLAIN` cycles apart. `words` cycles follow the gradients of
-    each row. One lane adds gradients or updates rows.
-    """
-    beats = beats_per_row(config, elements)
-    row = adagrad_row(config, elements) if adagrad else 0
-    summed = ended = 0
-    for gradients in map(int, counts):
-        summed += (gradients - 1) * max(PLAIN, beats) + beats
-        ended = max(summed, ended) + row
-        summed += max(words, beats) if config.lanes == 1 else words
-    return summed, ended
+def stepped_rows(config: ArithmeticUnits, elements, counts, adagrad, follow=0):
+    """Cycle in which the sum of the last row's gradients ends, or Adagrad's sum of its squares;
+    arguments as for `update_cycles` and `sum_cycles`."""
+    summed = sum_cycles(config, elements, map(int, counts), follow)
+    if not adagrad:
+        return summed[-1]
+    ended, beats = 0, beats_per_row(config, elements)
+    for cycle in summed:  # of the last beat of a sum
+        ended = max(cycle - beats, ended) + adagrad_row(config, elements)
+    return ended
 
 
 def squared_cycles(config: ArithmeticUnits, elements):
@@ -220,6 +224,7 @@ def update_cycles(config: ArithmeticUnits, elements, counts, adagrad) -> int:
     adagrad : bool
         Row-wise Adagrad, else SGD.
     """
-    _, ended = summed_rows(config, elements, counts, adagrad)
-    computed = (squared_cycles if adagrad else beats_per_row)(config, elements)
-    return round(ended + SUMMED + APPLIED + computed)
+    stepped = stepped_rows(config, elements, counts, adagrad)
+    if config.lanes == 1:  # adds gradients or updates rows
+        stepped = max(stepped, beats_per_row(config, elements) * (sum(counts) + len(counts)))
+    return stepped + APPLIED + adagrad * squared_cycles(config, elements)

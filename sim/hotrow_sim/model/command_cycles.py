@@ -194,7 +194,7 @@ def _pool_cycles(config, command, outcome, counts):
 def _update_cycles(config, command, outcome, counts):
     """The steady state of ``cycles.arithmetic`` for rows with equal numbers of gradients."""
     adagrad = bool(command["flags"] & UpdateFlag.ADAGRAD)
-    idle = (MOVED + 3 * LATENCY + arithmetic.SUMMED + arithmetic.APPLIED
+    idle = (MOVED + 3 * LATENCY + arithmetic.ENDED + arithmetic.APPLIED
             + adagrad * arithmetic.SQUARED)
     if not outcome.entries:
         return idle + command["count"]
@@ -202,8 +202,9 @@ def _update_cycles(config, command, outcome, counts):
     beats = arithmetic.beats_per_row(config.units, elements)
     each = command["gradient_count"] / command["count"]
     writers = config.row_ports / config.bag_units if config.bag_units > 1 else 1
+    sums = min(ceil(each), arithmetic.partial_count(elements))
     row = max((each + 1) * _read_cycles(config, beats) + adagrad,
-              (each - 1) * max(arithmetic.PLAIN, beats) + beats,
+              arithmetic.adder_slots(sums) * beats,
               (beats + LATENCY + 2) / (max(8, config.outstanding) * writers))
     if adagrad:
         row = max(row, arithmetic.adagrad_row(config.units, elements))

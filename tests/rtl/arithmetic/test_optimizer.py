@@ -103,9 +103,9 @@ def test_with_stalls(config, adagrad):
 @BOTH
 def test_cycles(config, adagrad):
     """One lane sums first, here further ahead of Adagrad than the mover's words allow."""
-    tolerance = 0.1 if adagrad and config.lanes == 1 else 0.01
+    tolerance = 0.15 if adagrad and config.lanes == 1 else 0.02
     for elements in (16, 36 * config.squares, 64, 128):
-        for counts in ([1] * 300, [2] * 100, [1, 1, 1, 5] * 40):
+        for counts in ([1] * 300, [2] * 100, [1, 1, 1, 5] * 40, [20] * 60):
             cycles = compare(config, draw(counts, elements, adagrad=adagrad))
             model = update_cycles(config, elements, counts, adagrad)
             assert abs(cycles - model) <= tolerance * model, (elements, counts[:4], cycles, model)
@@ -118,6 +118,15 @@ def test_sgd_takes_a_beat_a_cycle(config):
     cycles = compare(config, update)
     beats = 500 * 128 / config.lanes * (2 if config.lanes == 1 else 1)
     assert beats / cycles >= 0.95
+
+
+@CONFIGS
+@pytest.mark.parametrize("counts", [[2000], [20] * 60], ids=["hot-row", "20-each"])
+def test_gradients_take_a_beat_a_cycle(config, counts):
+    """The gradients of a row do not wait for the adder; one lane takes the rows' beats in turn."""
+    cycles = compare(config, draw(counts, 16))
+    beats = (sum(counts) + len(counts) * (config.lanes == 1)) * 16 / config.lanes
+    assert beats / cycles >= 0.9
 
 
 @CONFIGS

@@ -91,7 +91,7 @@ class Bags:
 
 
 SETTINGS = {"summand_format": row_format.size, "row_format": row_format.size, "mean": 1,
-            "sequential": 1, "optimizer": 1, "lr": 32, "eps": 32}
+            "updates": 1, "optimizer": 1, "lr": 32, "eps": 32}
 
 
 @functools.cache
@@ -195,7 +195,7 @@ def run_update(config, update, gaps=None, pauses=None, limit=1_000_000, verilate
     gradient_bytes = update.gradients.shape[1] * update.gradients.itemsize
     settings = _setting_bits(
         summand_format=row_bits(update.gradient_kind, gradient_bytes),
-        row_format=row_bits(update.kind, update.row_bytes), sequential=1, optimizer=adagrad,
+        row_format=row_bits(update.kind, update.row_bytes), updates=1, optimizer=adagrad,
         lr=update.lr, eps=update.eps)
     states = update.states.tolist() if adagrad else ()
     done = _unit(config, verilated).run(

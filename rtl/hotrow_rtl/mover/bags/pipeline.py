@@ -167,7 +167,7 @@ class BagPipeline(wiring.Component):
             arithmetic.summand_format.eq(issue.summand_format),
             arithmetic.row_format.eq(issue.row_format),
             arithmetic.mean.eq(self.setting.mean),
-            arithmetic.sequential.eq(self.setting.updates),
+            arithmetic.updates.eq(self.setting.updates),
             arithmetic.optimizer.eq(self.setting.adagrad),
             arithmetic.lr.eq(self.setting.lr),
             arithmetic.eps.eq(self.setting.eps),

@@ -3,11 +3,11 @@
 from hotrow_rtl.config import Config
 from hotrow_sim.cycles.arithmetic import (
     APPLIED,
-    SUMMED,
+    beats_per_row,
     mean_cycles,
     pool_cycles,
     squared_cycles,
-    summed_rows,
+    stepped_rows,
 )
 from hotrow_sim.cycles.mover import ADDED
 
@@ -47,8 +47,8 @@ def update_rows_cycles(config: Config, elements, counts, row_bytes, gradient_byt
                        read_latency, write_latency, first_word=0) -> int:
     """From an UPDATE to its outcome, likewise.
 
-    The words of a row's gradients, of the row and of its state are consecutive. While the gradients
-    of one row are added, with gaps, no other words pass.
+    The words of a row's gradients, of the row and of its state are consecutive. One lane adds
+    gradients or updates rows.
 
     Parameters
     ----------
@@ -66,8 +66,9 @@ def update_rows_cycles(config: Config, elements, counts, row_bytes, gradient_byt
     """
     words, gradient = (-(-each // config.bus_bytes) for each in (row_bytes, gradient_bytes))
     parts = -(-row_bytes // config.units.bus_bytes)  # words of a row at the arithmetic
-    streamed, ended = summed_rows(config.units, elements, counts, adagrad, parts + adagrad)
-    squared = squared_cycles(config.units, elements)
-    computed = ended + squared if adagrad else max(streamed, ended)
-    return round(first_word + UPDATED + words + gradient + read_latency + computed + SUMMED
+    if config.units.lanes == 1:
+        parts = max(parts, beats_per_row(config.units, elements))
+    stepped = stepped_rows(config.units, elements, counts, adagrad, parts + adagrad)
+    squared = adagrad * squared_cycles(config.units, elements)
+    return round(first_word + UPDATED + words + gradient + read_latency + stepped + squared
                  + APPLIED + write_latency + _ports(config))

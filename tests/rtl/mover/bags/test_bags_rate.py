@@ -113,3 +113,16 @@ def test_a_word_a_cycle_behind_latency(monkeypatch, config, latency, row_bytes, 
     _, (alone, cycles) = timed(monkeypatch, config, latency, [one, all_])
     words = all_.count * row_bytes // config.bus_bytes
     assert words >= 0.9 * (cycles - alone), f"{words} words in {cycles - alone} cycles"
+
+
+@pytest.mark.parametrize("config, latency, counts", [
+    pytest.param(replace(TINY, bus_bytes=8, burst_beats=8, outstanding=64), 10, [40] * 6,
+                 marks=SLOW),
+    *(pytest.param(replace(WIDE, outstanding=1024), 200, counts, marks=LONG)
+      for counts in ([1000], [20] * 50))])
+def test_gradients_come_a_word_a_cycle(monkeypatch, config, latency, counts):
+    """The gradients of a row do not wait for the adder: nine cycles of ten bring a word."""
+    one, all_ = (update(monkeypatch, at, 64, each) for at, each in enumerate(([1], counts)))
+    _, (alone, cycles) = timed(monkeypatch, config, latency, [one, all_])
+    words = (sum(counts) + len(counts)) * 64 // config.bus_bytes
+    assert words >= 0.9 * (cycles - alone), f"{words} words in {cycles - alone} cycles"
