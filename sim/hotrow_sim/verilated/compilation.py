@@ -25,7 +25,7 @@ VERILATOR_FLAGS = (
 COVERAGE = ("--coverage-line", "--coverage-toggle")
 COMPILER_FLAGS = ("-std=c++20", "-fPIC", "-w", "-pthread", "-fvisibility=hidden")
 RUNS_ALWAYS, RUNS_ONCE = "-O1", "-O0"  # -O2 adds a seventh to the processor time of a build
-SMALL_MODEL = 1_000_000  # bytes of C++; below, a second precompiled header costs more than it saves
+SMALL_MODEL = 4_000_000  # bytes of C++; below, one file compiles sooner than many
 FLAGS = (VERILATOR_FLAGS, COMPILER_FLAGS, RUNS_ALWAYS, RUNS_ONCE, SMALL_MODEL)
 
 
@@ -117,8 +117,12 @@ def _compile(sources, harness, flags, folder, library, verilator, compiler, prog
     # The largest file first, so that no single file ends long after the others.
     sources = sorted([*sources, (harness, RUNS_ALWAYS)],
                      key=lambda file: (-file[0].stat().st_size, file))
-    if sum(path.stat().st_size for path, _ in sources) < SMALL_MODEL:
-        sources = [(path, RUNS_ALWAYS) for path, _ in sources]
+    small = sum(path.stat().st_size for path, _ in sources) < SMALL_MODEL
+    if small:  # all in one file
+        whole, parts = folder / "whole.cpp", [
+            path for path, _ in sources if verilator.root not in path.parents]
+        whole.write_text("".join(f'#include "{path}"\n' for path in parts))
+        sources = [(whole, RUNS_ALWAYS), *(file for file in sources if file[0] not in parts)]
     is_clang = "clang" in compiler_version(*compiler)
     includes = [f"-I{verilator.root / 'include' / place}" for place in (".", "vltstd")]
     # Without -fno-gnu-unique two devices in one process would share C++ statics.
@@ -139,7 +143,7 @@ def _compile(sources, harness, flags, folder, library, verilator, compiler, prog
 
     objects = []
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        if not is_clang:
+        if not is_clang and not small:
             list(pool.map(lambda job: _precompile(command, *job), [
                 (header, level) for header in sorted(folder.glob("V*__pch.h"))
                 for level in {level for _, level in sources}]))
