@@ -5,6 +5,7 @@
 MAPPING = """\
 synth_xilinx {options} -nowidelut -top {top} -run begin:map_luts
 opt_expr -mux_undef -noclkinv
+opt_merge
 abc -lut 6
 techmap -map +/xilinx/lut_map.v -map +/xilinx/cells_map.v -D LUT_WIDTH=6
 opt_clean -purge
