@@ -11,7 +11,7 @@ from .contract.encoding import ROW_ENTRY_BYTES
 from .host.command_queue import CommandQueue
 from .host.engine_watchdog import EngineWatchdog
 from .host.event_counters import EventCounters
-from .host.region_arbiter import QueueRegions
+from .host.queue_regions import QueueRegions
 from .host.register_block import REGISTER_ADDRESS_WIDTH, RegisterBlock
 from .lookup.engine import LookupEngine
 from .memory.axi import AXI4Lite, AXI4Read, AXI4Write

@@ -1,6 +1,6 @@
 """Executes commands in order: each is checked, executed or sent to an engine, and reported."""
 
-from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,14 +9,13 @@ from ..contract.encoding import Opcode, Status
 from ..interfaces.records import (
     BATCHES_IN_FLIGHT,
     Engine,
-    command,
     command_part,
     reported_completion,
 )
 from ..primitives.fifo import RamFifo
 from ..primitives.single_entry_fifo import SingleEntryFifo
 from .batch_order import BatchOrder, list_range
-from .command_validator import checked_command
+from .command_validator import checked_command, queued_command
 from .event_counters import EventPort
 
 
@@ -36,7 +35,7 @@ class CommandExecutor(wiring.Component):
 
     Attributes
     ----------
-    commands : In(stream(command))
+    commands : In(stream(queued_command))
         The command in the validator, which begins its checks when this unit accepts it.
     checked : In(stream(checked_command))
         The result of the checks.
@@ -46,8 +45,8 @@ class CommandExecutor(wiring.Component):
         The parts, for the engine, of a command that passed the checks.
     engine : Out(Engine(config))
     events : Out(EventPort(config))
-    completions : Out(stream(reported_completion))
-        One per command, all but `sequence` set.
+    completions : Out(stream(reported_completion(config)))
+        One per command.
     cycle : In(64)
     enable : In(1)
         While low no further command is accepted, from the second cycle on.
@@ -66,13 +65,13 @@ class CommandExecutor(wiring.Component):
     def __init__(self, config: Config, batches=()):
         self.config, self.batches = config, batches
         super().__init__({
-            "commands": In(stream.Signature(command)),
+            "commands": In(stream.Signature(queued_command)),
             "checked": In(stream.Signature(checked_command)),
             "ranges": In(stream.Signature(list_range(config))),
             "parts": In(stream.Signature(command_part)),
             "engine": Out(Engine(config)),
             "events": Out(EventPort(config)),
-            "completions": Out(stream.Signature(reported_completion)),
+            "completions": Out(stream.Signature(reported_completion(config))),
             "cycle": In(64),
             "enable": In(1),
             "halt_on_error": In(1),
@@ -87,9 +86,8 @@ class CommandExecutor(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         checked, engine, report = self.checked, self.engine, self.completions
-        record = report.p.record
         request, reply = self.events.request, self.events.reply
-        opcode, aborted, end = checked.p.command.opcode, Signal(), Signal(64)
+        opcode, aborted, end = checked.p.opcode, Signal(), Signal(64)
         reached, idle, alone, part_sent = Signal(), Signal(), Signal(), Signal()
         # Commands from acceptance to completion.
         reported_q = Signal()  # a completion was accepted in the previous cycle
@@ -98,17 +96,16 @@ class CommandExecutor(wiring.Component):
             RamFifo(entry, BATCHES_IN_FLIGHT) if self.batches else SingleEntryFifo(entry))
         m.d.comb += [
             engine.command.p.eq(self.parts.p),
-            request.p.event.eq(checked.p.command.event),
-            request.p.value.eq(checked.p.command.value),
+            request.p.event.eq(checked.p.event),
+            request.p.value.eq(checked.p.value),
             request.p.write.eq(opcode == Opcode.SIGNAL),
             in_flight.i.p.tag.eq(self.commands.p.tag),
             in_flight.i.p.opcode.eq(self.commands.p.opcode),
             in_flight.i.p.start.eq(self.cycle),
-            record.tag.eq(in_flight.o.p.tag),
-            record.opcode.eq(in_flight.o.p.opcode),
-            record.start.eq(in_flight.o.p.start),
-            record.end.eq(end),
-            *(record[name].eq(engine.outcome.p[name]) for name, _ in engine.outcome.p.shape()),
+            *(report.p[name].eq(in_flight.o.p[name]) for name in ("tag", "opcode", "start")),
+            report.p.end.eq(end),
+            report.p.outcome.eq(engine.outcome.p),
+            report.p.check.eq(checked.p.check),
             in_flight.o.ready.eq(reported_q),
             idle.eq(in_flight.level == 0),
             alone.eq((in_flight.level == 1) & in_flight.o.valid),
@@ -127,9 +124,9 @@ class CommandExecutor(wiring.Component):
             m.d.sync += end.eq(self.cycle)
             m.next = "REPORT"
 
-        def reported():
-            with m.If(self.halt_on_error & (record.status != Status.OK)):
-                m.d.sync += [self.halted.eq(1), self.status.eq(record.status)]
+        def reported(status):
+            with m.If(self.halt_on_error & (status != Status.OK)):
+                m.d.sync += [self.halted.eq(1), self.status.eq(status)]
 
         overlaps, depends = self._may_overlap(m, in_flight), self._depends(m, in_flight)
         with m.FSM():
@@ -141,9 +138,9 @@ class CommandExecutor(wiring.Component):
                 m.d.comb += [self.commands.ready.eq(1), in_flight.i.valid.eq(1)]
                 m.next = "DISPATCH"
             with m.State("DISPATCH"):
-                with m.If(checked.valid & (checked.p.status != Status.OK)), m.If(alone):
+                with m.If(checked.valid & (checked.p.check.status != Status.OK)), m.If(alone):
                     ended()
-                with m.If(checked.valid & (checked.p.status == Status.OK)), m.Switch(opcode):
+                with m.If(checked.valid & (checked.p.check.status == Status.OK)), m.Switch(opcode):
                     with m.Case(Opcode.NOP, Opcode.FENCE):
                         ended()  # earlier commands have completed
                     with m.Case(Opcode.WAIT, Opcode.SIGNAL):
@@ -167,7 +164,7 @@ class CommandExecutor(wiring.Component):
                 m.d.comb += reply.ready.eq(1)
                 self._wait(m, opcode, aborted)
                 # Half-range comparison: a counter may pass a value and wrap.
-                m.d.sync += reached.eq(~(reply.p - checked.p.command.value)[31])
+                m.d.sync += reached.eq(~(reply.p - checked.p.value)[31])
                 with m.If(reply.valid):
                     m.next = "COMPARED"
             with m.State("COMPARED"):
@@ -179,13 +176,12 @@ class CommandExecutor(wiring.Component):
             with m.State("REPORT"):
                 m.d.comb += [
                     report.valid.eq(1),
-                    record.status.eq(Mux(aborted, Status.ABORTED, checked.p.status)),
-                    record.error_index.eq(checked.p.error_index),
-                    record.error_address.eq(checked.p.error_address),
                     checked.ready.eq(report.ready),
                 ]
+                with m.If(aborted):
+                    m.d.comb += report.p.check.status.eq(Status.ABORTED)
                 with m.If(report.ready):
-                    reported()
+                    reported(report.p.check.status)
                     m.next = "IDLE"
 
         # The other FSM reports only while no command is in the engine.
@@ -196,11 +192,11 @@ class CommandExecutor(wiring.Component):
             with m.State("REPORT ENGINE"):
                 m.d.comb += [
                     report.valid.eq(1),
-                    report.p.counted.eq(1),
+                    report.p.by_engine.eq(1),
                     engine.outcome.ready.eq(report.ready),
                 ]
                 with m.If(report.ready):
-                    reported()
+                    reported(report.p.outcome.status)
                     m.next = "ENGINE"
         return m
 

@@ -6,9 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..config import Config
 from ..contract.encoding import COMMAND_BYTES, Status
-from ..interfaces.records import ReadClient, command_word, packed_address
-from .region_arbiter import RegionPort
-from .ring_address import MAX_ENTRIES_LOG2, RingAddress, fault_status
+from ..interfaces.records import ReadClient, command_word
+from .ring_address import EntryPort, fault_status
 
 
 class CommandFetch(wiring.Component):
@@ -20,8 +19,6 @@ class CommandFetch(wiring.Component):
 
     Attributes
     ----------
-    ring, last : In
-        See `RingAddress`.
     enable : In(1)
         While low no further command is fetched.
     space : In(1)
@@ -32,7 +29,7 @@ class CommandFetch(wiring.Component):
         Number of commands fetched.
     commands : Out(stream(command_word(config)))
         A command with a bus error ends without `last`.
-    region : Out(RegionPort(config))
+    entry : Out(EntryPort(config))
     read : Out(ReadClient(config))
     fault : Out(8)
         Status of a failed access; no further command is fetched.
@@ -49,14 +46,12 @@ class CommandFetch(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "ring": In(packed_address),
-            "last": In(MAX_ENTRIES_LOG2),
             "enable": In(1),
             "space": In(1),
             "tail": In(32),
             "head": Out(32),
             "commands": Out(stream.Signature(command_word(config))),
-            "region": Out(RegionPort(config)),
+            "entry": Out(EntryPort(config)),
             "read": Out(ReadClient(config)),
             "fault": Out(8),
             "faulted": Out(1),
@@ -65,14 +60,11 @@ class CommandFetch(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.entry = entry = RingAddress(self.config, write=False)
-        wiring.connect(m, reader=wiring.flipped(self.region), entry=entry.region)
-        entry_address, request, words = entry.addresses, self.read.request, self.read.words
+        entry, entry_address = self.entry, self.entry.addresses
+        request, words = self.read.request, self.read.words
         fault, out, pending, ok = Signal(8), self.commands, Signal(), Signal()
         address = Signal.like(entry_address.p.address, reset_less=True)
         m.d.comb += [
-            entry.ring.eq(self.ring),
-            entry.last.eq(self.last),
             entry.numbers.p.eq(self.head),
             request.p.address.eq(address),
             request.p.bytes.eq(COMMAND_BYTES),

@@ -14,7 +14,7 @@ from .command_validator import CommandValidator
 from .completion_writer import CompletionWriter
 from .event_counters import EventPort
 from .queue_control import QueueControl
-from .region_arbiter import QueueRegionPort
+from .queue_regions import QueueRegionPort
 from .ring_address import MAX_ENTRIES_LOG2
 from .table_range_check import TableRangeCheck
 
@@ -149,9 +149,9 @@ class CommandQueue(wiring.Component):
         m.submodules.doorbell = cleared(doorbell)
 
         connect, flipped = wiring.connect, wiring.flipped
-        for unit, port in ((writer, self.regions.completion), (validator, self.regions.operand),
-                           (fetch, self.regions.command)):
-            connect(m, unit=unit.region, queue=flipped(port))
+        connect(m, writer=writer.entry, queue=flipped(self.regions.completion))
+        connect(m, fetch=fetch.entry, queue=flipped(self.regions.command))
+        connect(m, validator=validator.region, queue=flipped(self.regions.operands))
         connect(m, fetch=fetch.read, queue=flipped(self.ring))
         connect(m, fetch=fetch.commands, validator=validator.words)
         connect(m, validator=validator.commands, executor=executor.commands)
@@ -173,14 +173,13 @@ class CommandQueue(wiring.Component):
 
         busy, faulted, enable = Signal(), Signal(), Signal()
         start = Signal()  # the queue is idle and starts
-        last = Signal(MAX_ENTRIES_LOG2)  # number of the rings' last entry
         stalled = Signal()
         fault = Mux(writer.faulted, writer.fault,
                     Mux(stalled, Status.STALLED, fetch.fault))
         m.d.sync += [
             stalled.eq((stalled | self.engine_stalled) & ~clear),
             start.eq(starting & ~busy & ~start),
-            last.eq((1 << control.entries) - 1),
+            self.regions.last.eq((1 << control.entries) - 1),
             enable.eq(control.enable & ~starting & ~faulted),  # Timing: a register, large fan-out
         ]
         m.d.comb += [
@@ -190,8 +189,8 @@ class CommandQueue(wiring.Component):
             clear.eq(self.restart | start),
             self.ready.eq(tables_ready),
             self.regions.restart.eq(clear),
-            fetch.ring.eq(control.commands),
-            fetch.last.eq(last),
+            self.regions.completion_ring.eq(control.completions),
+            self.regions.command_ring.eq(control.commands),
             fetch.space.eq(validator.idle),
             fetch.enable.eq(enable),
             fetch.tail.eq(doorbell.tail),
@@ -200,8 +199,6 @@ class CommandQueue(wiring.Component):
             executor.halt_on_error.eq(control.halt_on_error),
             executor.resume.eq(control.resume),
             executor.abort.eq(control.abort),
-            writer.ring.eq(control.completions),
-            writer.last.eq(last),
             doorbell.ring.eq(control.doorbell),
             doorbell.submitted.eq(control.submitted),
             doorbell.completed.eq(writer.completed),

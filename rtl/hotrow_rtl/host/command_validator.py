@@ -8,19 +8,23 @@ from ..config import LARGEST_STRIDE, LIST_ALIGNMENT, ROW_ALIGNMENT, STATE_ALIGNM
 from ..contract.command_rules import rules
 from ..contract.encoding import OPERANDS, AllFlag, BatchFlag, Status
 from ..interfaces.command_assembler import keep_part
-from ..interfaces.records import COMMAND_PART, COMMAND_PARTS, command, command_part, command_word
+from ..interfaces.records import (
+    COMMAND_PART,
+    COMMAND_PARTS,
+    check_result,
+    command,
+    command_part,
+    command_word,
+)
 from ..primitives.ram import Ram
 from .batch_order import list_range
 from .region_arbiter import RegionPort
 from .table_range_check import TableRangePort
 
-# A command as read from memory, and the first check that it failed.
+# What the queue needs of a command before its checks, and of one that it executes itself.
+queued_command = data.StructLayout({"tag": 32, "opcode": 8})
 checked_command = data.StructLayout({
-    "command": command,
-    "status": 8,
-    "error_index": 64,
-    "error_address": 64,
-})
+    "opcode": 8, "event": 32, "value": 32, "check": check_result})
 
 # The properties of an opcode that select checks; see `contract.command_rules.Rule`.
 _shape = data.StructLayout({
@@ -51,7 +55,7 @@ class CommandValidator(wiring.Component):
         Accepted, over a cycle for each part, once the previous command was accepted at `checked`.
     idle : Out(1)
         No part of a command has arrived.
-    commands : Out(stream(command))
+    commands : Out(stream(queued_command))
         Each command before its checks, which begin when it is accepted.
     checked : Out(stream(checked_command))
         One per command, in order.
@@ -81,7 +85,7 @@ class CommandValidator(wiring.Component):
         super().__init__({
             "words": In(stream.Signature(command_word(config))),
             "idle": Out(1),
-            "commands": Out(stream.Signature(command)),
+            "commands": Out(stream.Signature(queued_command)),
             "checked": Out(stream.Signature(checked_command)),
             "parts": Out(stream.Signature(command_part)),
             "ranges": Out(stream.Signature(list_range(config))),
@@ -104,12 +108,13 @@ class CommandValidator(wiring.Component):
         samples = command_q.samples[:log2(self.config.batch_samples) + 1]  # TOO_LARGE if more
         bags = Signal(len(samples) + len(command_q.table_count))
         spans, tables = self.tables.spans, self.tables.verdicts
+        check = self.checked.p.check
         access, verdict = self.region.accesses, self.region.verdicts
 
         def finish(status, index=0, at=0):
             m.d.sync += [
-                self.checked.p.status.eq(status),
-                self.checked.p.error_index.eq(index),
+                check.status.eq(status),
+                check.error_index.eq(index),
                 at_operand.eq(at),
             ]
             m.next = "DONE"
@@ -128,9 +133,10 @@ class CommandValidator(wiring.Component):
             memory.write_address.eq(part_idx),
             memory.write_enable.eq(load | accepted & ~shape.span),
             memory.write_data.eq(Mux(receiving, received, verdict.p.address)),
-            self.commands.p.eq(command_q),
-            self.checked.p.command.eq(command_q),
-            self.checked.p.error_address.eq(Mux(at_operand, part, 0)),
+            *(port[name].eq(command_q[name]) for port, names in (
+                (self.commands.p, ("tag", "opcode")),
+                (self.checked.p, ("opcode", "event", "value"))) for name in names),
+            check.error_address.eq(Mux(at_operand, part, 0)),
             parts.p.number.eq(part_idx),
             parts.p.data.eq(part),
             parts.p.last.eq(part_idx == COMMAND_PARTS - 1),
@@ -233,7 +239,7 @@ class CommandValidator(wiring.Component):
             with m.State("DONE"):
                 m.d.comb += [
                     self.checked.valid.eq(1),
-                    parts.valid.eq(self.checked.p.status == Status.OK),
+                    parts.valid.eq(check.status == Status.OK),
                 ]
                 with m.If(parts.valid & parts.ready):
                     m.d.comb += next_idx.eq(part_idx + 1)

@@ -1,38 +1,18 @@
 """Write completions to a ring in memory."""
 
-from amaranth import Cat, Const, Module, Signal
+from amaranth import Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import Config
-from ..contract.encoding import COMPLETION, COMPLETION_BYTES, Status
+from ..contract.encoding import COMPLETION_BYTES, Status
 from ..interfaces.records import (
     UNSET,
     WriteClient,
     completion,
-    engine_outcome,
-    packed_address,
     reported_completion,
 )
-from .region_arbiter import RegionPort
-from .ring_address import MAX_ENTRIES_LOG2, RingAddress, fault_status
-
-PART = 32  # bits; a part belongs to counters entirely or not at all
-
-
-def set_bits(queue: str, number: int) -> int:
-    """Mask of the bits of a part of a completion that the queue or its engine sets."""
-    fields = sum((1 << 8 * field.bytes) - 1 << 8 * field.offset
-                 for name, field in COMPLETION.items() if name not in UNSET[queue])
-    return fields >> PART * number & (1 << PART) - 1
-
-
-def counter_parts(config: Config) -> set[int]:
-    """Numbers of the parts of a completion that are counters."""
-    counters = [name for name, _ in engine_outcome(config)
-                if name not in ("status", "error_index", "error_address")]
-    return {8 * COMPLETION[name].offset // PART + half for name in counters
-            for half in range(8 * COMPLETION[name].bytes // PART)}
+from .ring_address import EntryPort, fault_status
 
 
 class CompletionWriter(wiring.Component):
@@ -46,15 +26,13 @@ class CompletionWriter(wiring.Component):
 
     Attributes
     ----------
-    ring, last : In
-        See `RingAddress`.
-    completions : In(stream(reported_completion))
-        Accepted after the last word was sent. This unit sets `sequence`.
+    completions : In(stream(reported_completion(config)))
+        Accepted after the last word was sent.
     completed : Out(32)
         Number of completions in memory.
     completed_pulse : Out(1)
         A pulse: `completed` has increased.
-    region : Out(RegionPort(config))
+    entry : Out(EntryPort(config))
     write : Out(WriteClient(config))
     fault : Out(8)
         Status of a failed access; later completions are dropped.
@@ -71,12 +49,10 @@ class CompletionWriter(wiring.Component):
     def __init__(self, config: Config, queue: str):
         self.config, self.queue = config, queue
         super().__init__({
-            "ring": In(packed_address),
-            "last": In(MAX_ENTRIES_LOG2),
-            "completions": In(stream.Signature(reported_completion)),
+            "completions": In(stream.Signature(reported_completion(config))),
             "completed": Out(32),
             "completed_pulse": Out(1),
-            "region": Out(RegionPort(config)),
+            "entry": Out(EntryPort(config)),
             "write": Out(WriteClient(config)),
             "fault": Out(8),
             "faulted": Out(1),
@@ -85,38 +61,17 @@ class CompletionWriter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.entry = entry = RingAddress(self.config, write=True)
-        wiring.connect(m, writer=wiring.flipped(self.region), entry=entry.region)
-        entry_address, write = entry.addresses, self.write
-        record, fault = Signal(completion), Signal(8)
+        entry, entry_address, write = self.entry, self.entry.addresses, self.write
+        fault = Signal(8)
         sequence = Signal(32)  # of the completion, from 1
         beats = COMPLETION_BYTES // self.config.bus_bytes
         beat = Signal(beats, init=1)  # one-hot
         address = Signal.like(entry_address.p.address, reset_less=True)
-        per_word = self.config.bus_width // PART
-        counters = counter_parts(self.config)
-
-        def selected(lane):
-            """One part of the bus word: an AND-OR multiplexer, which masks counters at no cost."""
-            value = Const(0, PART)
-            for word in range(beats):
-                part = word * per_word + lane
-                select = beat[word]
-                if part in counters:
-                    select &= self.completions.p.counted
-                given = record.as_value().word_select(part, PART) & set_bits(self.queue, part)
-                value |= given & select.replicate(PART)
-            return value
-
         m.d.comb += [
-            entry.ring.eq(self.ring),
-            entry.last.eq(self.last),
             entry.numbers.p.eq(self.completed),
             sequence.eq(self.completed + 1),
-            record.eq(self.completions.p.record),
-            record.sequence.eq(sequence),
             write.request.p.address.eq(address),
-            write.words.p.data.eq(Cat(selected(lane) for lane in range(per_word))),
+            write.words.p.data.eq(self._word(m, beat, sequence)),
             write.words.p.strobe.eq(~0),
             write.words.p.last.eq(beat[-1]),
             self.busy.eq(1),
@@ -167,3 +122,28 @@ class CompletionWriter(wiring.Component):
                     self.busy.eq(0),
                 ]
         return m
+
+    def _word(self, m, beat, sequence):
+        """The bus word of a one-hot beat.
+
+        An AND-OR multiplexer of every field that the queue sets: the results of checks and of the
+        engine have selects of their own, so that they take no multiplexer before this one.
+        """
+        given, width = self.completions.p, self.config.bus_width
+        engine, word = given.by_engine.replicate(len(beat)), Const(0, width)
+        for name, select, fields in (
+                ("of_queue", beat, {"sequence": sequence, **_fields(
+                    given, ("tag", "opcode", "start", "end"))}),
+                ("of_checks", beat & ~engine, _fields(given.check)),
+                ("of_engine", beat & engine, _fields(given.outcome, but=UNSET[self.queue]))):
+            record, selects = Signal(completion, name=name), Signal.like(beat)
+            m.d.comb += [selects.eq(select), *(record[key].eq(fields[key]) for key in fields)]
+            for number in range(len(beat)):
+                word |= (record.as_value().word_select(number, width)
+                         & selects[number].replicate(width))
+        return word
+
+
+def _fields(record, names=None, but=()):
+    """The fields of a record by name."""
+    return {name: record[name] for name in names or record.shape().members if name not in but}

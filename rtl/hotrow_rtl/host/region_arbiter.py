@@ -1,12 +1,11 @@
-"""One region check for several units, of all command queues."""
+"""Arbitration of one region check between several units."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import Config
-from ..interfaces.records import region_update
-from ..memory.region_check import RegionCheck, access, verdict
+from ..memory.region_check import access, verdict
 
 
 class RegionPort(wiring.Signature):
@@ -16,20 +15,6 @@ class RegionPort(wiring.Signature):
         super().__init__({
             "accesses": Out(stream.Signature(access)),
             "verdicts": In(stream.Signature(verdict(config), always_ready=True)),
-        })
-
-
-# The units of a queue that access memory; the first has priority.
-QUEUE_ACCESSES = ("completion", "operand", "command")
-
-
-class QueueRegionPort(wiring.Signature):
-    """A queue's view of `QueueRegions`: a port for each unit, and `restart`, which drops all."""
-
-    def __init__(self, config: Config):
-        super().__init__({
-            **dict.fromkeys(QUEUE_ACCESSES, Out(RegionPort(config))),
-            "restart": Out(1),
         })
 
 
@@ -100,50 +85,4 @@ class RegionArbiter(wiring.Component):
                         check.verdicts.valid & owner[number] & ~drop)
                 with m.If(check.verdicts.valid):
                     m.next = "ARBITRATE"
-        return m
-
-
-class QueueRegions(wiring.Component):
-    """The region check of all command queues.
-
-    Parameters
-    ----------
-    config : Config
-    queues : int
-
-    Attributes
-    ----------
-    region_update : In(region_update(config))
-    queues : In(QueueRegionPort(config)).array(queues)
-    ready : Out(1)
-        Low while the regions are cleared after reset. A restart keeps them.
-
-    Timing
-    ------
-    See `RegionArbiter`: an access waits for those in progress of other queues, too.
-    """
-
-    def __init__(self, config: Config, queues: int):
-        self.config = config
-        super().__init__({
-            "region_update": In(region_update(config)),
-            "queues": In(QueueRegionPort(config)).array(queues),
-            "ready": Out(1),
-        })
-
-    def elaborate(self, platform):
-        m = Module()
-        ports = [getattr(queue, name) for name in QUEUE_ACCESSES for queue in self.queues]
-        m.submodules.check = check = RegionCheck(self.config)
-        m.submodules.arbiter = arbiter = RegionArbiter(self.config, len(ports))
-        wiring.connect(m, queues=wiring.flipped(self.region_update), check=check.update)
-        wiring.connect(m, arbiter=arbiter.check.accesses, check=check.accesses)
-        wiring.connect(m, arbiter=arbiter.check.verdicts, check=check.verdicts)
-        for port, client in zip(ports, arbiter.clients, strict=True):
-            wiring.connect(m, queue=wiring.flipped(port), arbiter=client)
-        m.d.comb += [
-            self.ready.eq(check.ready),
-            arbiter.enable.eq(check.ready),
-            arbiter.restart.eq(Cat(queue.restart for _ in QUEUE_ACCESSES for queue in self.queues)),
-        ]
         return m

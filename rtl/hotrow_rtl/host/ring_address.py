@@ -1,11 +1,14 @@
-"""Addresses of the entries of a ring."""
+"""Addresses of the entries of rings."""
 
-from amaranth import Module, Mux, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..config import LIST_ALIGNMENT, Config, log2
-from ..contract.encoding import COMMAND_BYTES, OFFSET_WIDTH, Status
+from ..contract.encoding import COMMAND_BYTES, Status
 from ..interfaces.records import packed_address
 from .region_arbiter import RegionPort
 
@@ -17,81 +20,125 @@ def entry_address(config: Config) -> data.StructLayout:
     return data.StructLayout({"address": config.address_width, "status": 8})
 
 
+class EntryPort(wiring.Signature):
+    """A unit's view of `RingAddress`.
+
+    Attributes
+    ----------
+    numbers : Out(stream(32))
+        Entry numbers without wrap; their lower bits are the index into the ring. A number may be
+        withdrawn before it is accepted.
+    addresses : In(stream(entry_address(config)))
+        One per number; always ready. `status` is OK, REGION, READ_ONLY or MISALIGNED.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__({
+            "numbers": Out(stream.Signature(32)),
+            "addresses": In(stream.Signature(entry_address(config), always_ready=True)),
+        })
+
+
 class RingAddress(wiring.Component):
-    """Convert entry numbers to byte addresses within a registered region.
+    """Convert entry numbers of several rings to byte addresses within registered regions.
 
     Parameters
     ----------
     config : Config
-    write : bool
-        Entries will be written.
+    writes : tuple of bool
+        For each ring, the first with priority: its entries will be written.
 
     Attributes
     ----------
-    ring : In(packed_address)
-        First byte of the ring; an entry has 128 bytes.
-    last : In(MAX_ENTRIES_LOG2)
+    rings : In(packed_address).array(len(writes))
+        First byte of each ring; an entry has 128 bytes.
+    last : In(MAX_ENTRIES_LOG2).array(len(writes))
         Number of the last entry.
-    numbers : In(stream(32))
-        Entry numbers without wrap; their lower bits are the index into the ring.
-    addresses : Out(stream(entry_address(config)))
-        One per number, in order; always ready. `status` is OK, REGION, READ_ONLY or MISALIGNED.
+    entries : In(EntryPort(config)).array(len(writes))
+    restart : In(len(writes))
+        The unit drops its number: it is not accepted, or has no address.
     region : Out(RegionPort(config))
+    region_restart : Out(1)
+        The access at `region` is dropped.
 
     Timing
     ------
-    An address follows its number by 2 cycles and the latency of the region check; the next number
-    is accepted a cycle later.
+    One number at a time: its address follows by 2 cycles and the latency of the region check, and
+    the next number is accepted 2 cycles later.
     """
 
-    def __init__(self, config: Config, write: bool):
-        self.config, self.write = config, write
+    def __init__(self, config: Config, writes):
+        self.config, self.writes = config, writes
         super().__init__({
-            "ring": In(packed_address),
-            "last": In(MAX_ENTRIES_LOG2),
-            "numbers": In(stream.Signature(32)),
-            "addresses": Out(stream.Signature(entry_address(config), always_ready=True)),
+            "rings": In(packed_address).array(len(writes)),
+            "last": In(MAX_ENTRIES_LOG2).array(len(writes)),
+            "entries": In(EntryPort(config)).array(len(writes)),
+            "restart": In(len(writes)),
             "region": Out(RegionPort(config)),
+            "region_restart": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        access, verdict, address = self.region.accesses, self.region.verdicts, self.addresses
-        index = Signal.like(self.last)
-        # Cannot wrap: an entry whose offset wraps would follow one that ends beyond any region.
-        offset = Signal(OFFSET_WIDTH)
+        access, verdict = self.region.accesses, self.region.verdicts
+        owner = Signal(len(self.writes))  # one-hot
+        ring, index = Signal(packed_address), Signal(MAX_ENTRIES_LOG2)
+        valid, status = Signal(), Signal(8)
+        address = Signal(packed_address, reset_less=True)
+
+        def of_owner(values):
+            """An AND-OR multiplexer."""
+            return reduce(or_, (value & own.replicate(len(value))
+                                for value, own in zip(values, owner, strict=True)))
+
         m.d.comb += [
-            access.p.address.handle.eq(self.ring.handle),
-            access.p.address.offset.eq(offset),
+            ring.as_value().eq(of_owner(start.as_value() for start in self.rings)),
+            index.eq(of_owner(entry.numbers.p[:MAX_ENTRIES_LOG2] & last
+                              for entry, last in zip(self.entries, self.last, strict=True))),
+            valid.eq(of_owner(entry.numbers.valid for entry in self.entries)),
+            self.region_restart.eq((owner & self.restart).any()),
+            access.p.address.eq(address),
             access.p.bytes.eq(COMMAND_BYTES),
-            access.p.write.eq(self.write),
-            address.p.address.eq(verdict.p.address),
+            access.p.write.eq((owner & Cat(map(Const, map(int, self.writes)))).any()),
+            *(entry.addresses.p.address.eq(verdict.p.address) for entry in self.entries),
+            *(entry.addresses.p.status.eq(status) for entry in self.entries),
         ]
         with m.If(verdict.p.region):
-            m.d.comb += address.p.status.eq(Status.REGION)
+            m.d.comb += status.eq(Status.REGION)
         with m.Elif(verdict.p.read_only):
-            m.d.comb += address.p.status.eq(Status.READ_ONLY)
+            m.d.comb += status.eq(Status.READ_ONLY)
         with m.Elif(verdict.p.address[:log2(LIST_ALIGNMENT)].any()):
-            m.d.comb += address.p.status.eq(Status.MISALIGNED)
+            m.d.comb += status.eq(Status.MISALIGNED)
         with m.Else():
-            m.d.comb += address.p.status.eq(Status.OK)
+            m.d.comb += status.eq(Status.OK)
 
         with m.FSM():
             with m.State("NUMBER"):
-                m.d.comb += self.numbers.ready.eq(1)
-                m.d.sync += index.eq(self.numbers.p & self.last)
-                with m.If(self.numbers.valid):
-                    m.next = "OFFSET"
+                for number, entry in reversed(list(enumerate(self.entries))):
+                    with m.If(entry.numbers.valid & ~self.restart[number]):
+                        m.d.sync += owner.eq(1 << number)
+                        m.next = "OFFSET"
             with m.State("OFFSET"):
-                m.d.sync += offset.eq(self.ring.offset + (index << log2(COMMAND_BYTES)))
-                m.next = "ACCESS"
+                m.d.comb += Cat(entry.numbers.ready for entry in self.entries).eq(owner)
+                m.d.sync += [
+                    address.handle.eq(ring.handle),
+                    # Cannot wrap: an entry whose offset wraps would follow one that ends beyond
+                    # any region.
+                    address.offset.eq(ring.offset + (index << log2(COMMAND_BYTES))),
+                ]
+                m.next = "NUMBER"
+                with m.If(valid & ~self.region_restart):
+                    m.next = "ACCESS"
             with m.State("ACCESS"):
                 m.d.comb += access.valid.eq(1)
-                with m.If(access.ready):
+                with m.If(self.region_restart):
+                    m.next = "NUMBER"
+                with m.Elif(access.ready):
                     m.next = "VERDICT"
             with m.State("VERDICT"):
-                m.d.comb += address.valid.eq(verdict.valid)
-                with m.If(verdict.valid):
+                for entry, own in zip(self.entries, owner, strict=True):
+                    m.d.comb += entry.addresses.valid.eq(own & verdict.valid)
+                with m.If(self.region_restart | verdict.valid):
                     m.next = "NUMBER"
         return m
 

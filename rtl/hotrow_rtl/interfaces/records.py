@@ -79,8 +79,15 @@ def engine_outcome(config: Config) -> data.StructLayout:
     return data.StructLayout({**outcome.members, **planned})
 
 
-# A completion before it is written; its counters are written as zero unless `counted`.
-reported_completion = data.StructLayout({"record": completion, "counted": 1})
+# The first check that a command failed.
+check_result = data.StructLayout({"status": 8, "error_index": 64, "error_address": 64})
+
+
+def reported_completion(config: Config) -> data.StructLayout:
+    """A completion before it is written: of the engine, or of the checks with zero for counters."""
+    return data.StructLayout({
+        "tag": 32, "opcode": 8, "start": 64, "end": 64,
+        "by_engine": 1, "outcome": engine_outcome(config), "check": check_result})
 
 
 def command_word(config: Config) -> data.StructLayout:

@@ -15,7 +15,7 @@ from hotrow_rtl.contract.encoding import (
     packed_address,
 )
 from hotrow_rtl.host.command_queue import CommandQueue
-from hotrow_rtl.host.region_arbiter import QueueRegions
+from hotrow_rtl.host.queue_regions import QueueRegions
 from hotrow_rtl.interfaces.records import COMMAND_PART, region_update
 from hotrow_rtl.interfaces.records import command as command_layout
 from hotrow_sim.golden.records import COMMAND_RECORD, COMPLETION_RECORD, decode, encode

@@ -72,9 +72,10 @@ class Queue:
             ctx.set(dut.completions.ready, 1)
             while len(self.completions) < expected:
                 _, _, valid, done = await ctx.tick().sample(
-                    dut.completions.valid, dut.completions.p.record)
+                    dut.completions.valid, dut.completions.p)
                 if valid:
-                    self.completions.append((done.tag, done.status, done.start, done.end))
+                    result = done.outcome if done.by_engine else done.check
+                    self.completions.append((done.tag, result.status, done.start, done.end))
             await ctx.tick().repeat(20)
             self.halted = ctx.get(dut.halted)
             self.busy = ctx.get(dut.busy)
@@ -98,12 +99,15 @@ class Queue:
     async def _check(self, ctx):
         dut = self.dut
         for command in self.commands:
-            await self._send(ctx, dut.commands, command)
+            await self._send(ctx, dut.commands, {
+                name: command[name] for name in ("tag", "opcode")})
             for access in ranges(command):
                 await self._send(ctx, dut.ranges, access)
             await ctx.tick().repeat(3)
             status = Status.BAD_FLAGS if command["tag"] in self.refused else Status.OK
-            ctx.set(dut.checked.p, {"command": command, "status": status})
+            ctx.set(dut.checked.p, {
+                **{name: command.get(name, 0) for name in ("opcode", "event", "value")},
+                "check": {"status": status}})
             ctx.set(dut.checked.valid, 1)
             if status == Status.OK and command["opcode"] not in QUEUE_ONLY:
                 await submit(ctx, dut.parts, command)

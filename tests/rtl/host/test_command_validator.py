@@ -6,7 +6,7 @@ from itertools import combinations, cycle
 import numpy as np
 import pytest
 from amaranth import Const, Module, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from hotrow_rtl.config import LIST_ALIGNMENT, preset
 from hotrow_rtl.contract.command_rules import ARITHMETIC, PLANNING
@@ -28,7 +28,12 @@ from hotrow_rtl.host.command_validator import CommandValidator
 from hotrow_rtl.host.region_arbiter import RegionArbiter
 from hotrow_rtl.host.table_range_check import TableRangeCheck
 from hotrow_rtl.interfaces.command_assembler import CommandAssembler
-from hotrow_rtl.interfaces.records import COMMAND_PARTS, region_update, table_update
+from hotrow_rtl.interfaces.records import (
+    COMMAND_PARTS,
+    check_result,
+    region_update,
+    table_update,
+)
 from hotrow_rtl.interfaces.records import command as command_layout
 from hotrow_rtl.memory.region_check import RegionCheck
 from hotrow_sim.golden.command_validator import lists, validate
@@ -60,7 +65,8 @@ class Harness(wiring.Component):
         self.config, self.validator = config, CommandValidator(config, queue)
         super().__init__({
             "words": In(self.validator.words.signature.flip()),
-            "checked": Out(self.validator.checked.signature),
+            "checked": Out(stream.Signature(data.StructLayout({
+                "command": command_layout, "check": check_result}))),
             "ranges": Out(self.validator.ranges.signature),
             "region_update": In(region_update(config)),
             "table_update": In(table_update(config)),
@@ -79,15 +85,14 @@ class Harness(wiring.Component):
         connect(m, validator=validator.parts, assembler=assembler.parts)
         checked, passed, fire = self.checked, assembler.command, Signal()
         m.d.comb += [
-            checked.p.eq(validator.checked.p),
+            checked.p.command.eq(passed.p),
+            checked.p.check.eq(validator.checked.p.check),
             checked.valid.eq(validator.checked.valid & (
-                (validator.checked.p.status != Status.OK) | passed.valid)),
+                (validator.checked.p.check.status != Status.OK) | passed.valid)),
             fire.eq(checked.valid & checked.ready),
             validator.checked.ready.eq(fire),
             passed.ready.eq(fire),
         ]
-        with m.If(passed.valid):
-            m.d.comb += checked.p.command.eq(passed.p)
         connect(m, validator=validator.ranges, harness=flipped(self.ranges))
         connect(m, validator=validator.tables, span=span.client)
         connect(m, validator=validator.region, arbiter=arbiter.clients[0])
@@ -156,7 +161,7 @@ def check(commands, queue, gaps=STEADY, pauses=STEADY, config=CONFIG, ranges=Non
     bench.process("source", source)
     bench.background(collect)
     verdicts = bench.sink(dut.checked, len(commands), pauses, "checked", read=lambda payload: (
-        Status(payload.status), payload.error_index, payload.error_address,
+        Status(payload.check.status), payload.check.error_index, payload.check.error_address,
         {name: payload.command[name] for name in OPERANDS}))
     cycles = bench.run(limit=400 + len(commands) * 200)
     return verdicts, cycles
