@@ -6,10 +6,15 @@ from hotrow_rtl.contract.encoding import Opcode, PoolFlag, UpdateFlag, packed_ad
 from .setup import LISTS, SIZES
 
 ENDLESS = 8  # the table whose rows overlap those of others
+LONG = 300
 
 
 class ArithmeticCommands:
     """The part of `CommandSource` that draws POOL and UPDATE."""
+
+    lengths = (0, 1, 1, 2, 3, 5, 17, 40)  # rows of a bag
+    gradients = (1, 1, 2, 3, 20)  # of a row
+    long_bags = 0  # POOLs and UPDATEs with a bag of `LONG` rows or gradients
 
     def pool(self):
         """POOL of bags of any length, mostly of rows of one shape; rarely with wrong lengths."""
@@ -17,7 +22,7 @@ class ArithmeticCommands:
         if self.config.pools_batches and rng.random() < 0.4:
             return self._pool_batch()
         flags = PoolFlag(int(rng.integers(8)))
-        lengths = rng.choice([0, 1, 1, 2, 3, 5, 17, 40], int(rng.choice([1, 2, 5, 12])))
+        lengths = self._lengths(self.lengths, int(rng.choice([1, 2, 5, 12])))
         lengths[rng.integers(len(lengths))] += not lengths.any()
         count, bags = int(lengths.sum()), len(lengths)
         table, tables = self._alike()
@@ -44,7 +49,7 @@ class ArithmeticCommands:
         first, columns = ((0, 1), (0, 2), (1, 2), (4, 3), (5, 1), (8, 1))[rng.integers(6)]
         samples = int(rng.choice([1, 2, 5, 12]))
         bags = samples * columns
-        lengths = rng.choice([0, 1, 1, 2, 3, 5, 17], bags)
+        lengths = self._lengths(self.lengths[:-1], bags)
         lengths[rng.integers(bags)] += not lengths.any()
         ids = self._rows(first + np.repeat(np.arange(bags) // samples, lengths), wide=False)
         operands = {"opcode": Opcode.POOL, "flags": flags, "count": len(ids), "bags": samples,
@@ -62,7 +67,7 @@ class ArithmeticCommands:
             state_bytes=4 if flags & UpdateFlag.ADAGRAD else None, but=(ENDLESS,))
         entries = self._drawn(int(rng.choice([1, 2, 5, 20])), tables)
         entries = rng.permutation(np.unique(entries, axis=0))
-        counts = rng.choice([1, 1, 2, 3, 20], len(entries))
+        counts = self._lengths(self.gradients, len(entries))
         total = int(counts.sum())
         wide = table.type and not flags & UpdateFlag.TYPED
         stride = self._stride(table.row_bytes * (2 if wide else 1))
@@ -93,6 +98,12 @@ class ArithmeticCommands:
     def _stride(self, least):
         """A stride, mostly of at least `least` bytes."""
         return max(16, least + 16 * int(self.rng.choice([-1, 0, 0, 0, 0, 0, 1, 4])))
+
+    def _lengths(self, choices, bags):
+        lengths = self.rng.choice(choices, bags)
+        if self.long_bags and self.rng.random() < self.long_bags:
+            lengths[self.rng.integers(bags)] = LONG
+        return lengths
 
     def _perhaps_wrong(self, lengths):
         """The lengths as uint16; rarely one of them is off by one."""

@@ -36,8 +36,8 @@ TINY = preset("tiny")
 WIDE = replace(TINY, name="wide", bus_bytes=64, row_ports=4, outstanding=16, directory_sets=256,
                miss_entries=512, row_bytes=4096)
 BAG_CARDS = [replace(TINY, name=f"{units}x{ports}", row_ports=ports, bag_units=units,
-                     arithmetic_lanes=1, outstanding=16, lookup_lanes=1, lane_banks=1,
-                     planner=False)
+                     arithmetic_lanes=max(1, 4 // units), outstanding=16, row_bytes=128,
+                     lookup_lanes=1, lane_banks=1, planner=False)
              for ports in (1, 2, 4, 8) for units in (1, 2, 4, 8) if units <= ports]
 CARDS = {card.name: card for card in (TINY, WIDE, preset("ecp5"), *BAG_CARDS)}
 TINY_SHARE = 3  # of 4 sessions; the wide card simulates more slowly
@@ -52,9 +52,10 @@ class LongLists(CommandSource):
 
 
 class BagLists(CommandSource):
-    """Commands of bags, and some moves of few rows."""
+    """Commands of bags, mostly of few rows, and some moves of few rows."""
 
     counts = (1, 7, 60)
+    lengths, gradients, long_bags = (0, 1, 1, 2, 2, 3, 5, 9), (1, 1, 2, 3, 9), 0.02
 
 
 @dataclass
