@@ -105,17 +105,18 @@ def test_dead_memories_end_every_bag(on_read):
     np.testing.assert_array_equal(bench.image, bench.expected)
 
 
+@pytest.mark.parametrize("kind", ["pool", "update"])
 @pytest.mark.parametrize("bags", [1, 3, 40])
 @pytest.mark.long
-def test_bags_of_unlike_lengths(bags):
+def test_bags_of_unlike_lengths(bags, kind):
     """Fewer bags than units, one bag far longer than the queues, and gaps in the lists."""
     port = Behaviour(seed=bags, **ROUGH)
     config = SHAPES["4 units"]
     lengths = np.random.default_rng(bags).choice([0, 1, 2, 9], bags)
     lengths[0] = 600
-    compare(RowBench(config, port, port, gaps=RAGGED), [
-        Pool(1, [1], lengths, stride=16, slots=40),
-        Update(2, [8], np.maximum(lengths[:16], 1), ADAGRAD | LISTED, stride=64)], limit=60_000)
+    command = Pool(1, [1], lengths, stride=16, slots=40) if kind == "pool" else Update(
+        2, [8], np.maximum(lengths[:16], 1), ADAGRAD | LISTED, stride=64)
+    compare(RowBench(config, port, port, gaps=RAGGED), [command], limit=60_000)
 
 
 @pytest.mark.parametrize("units, length", [(2, 20), (4, 20), (4, 80)])
