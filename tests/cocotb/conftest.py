@@ -1,6 +1,5 @@
 """Runs the cocotb test benches of this folder on the installed simulators."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -8,9 +7,7 @@ from hotrow_sim import bench
 from hotrow_sim.toolchain import ToolMissing
 
 HERE = Path(__file__).parent
-# Verilator compiles each bench for half a minute.
-VERILATOR = pytest.param("verilator", marks=(
-    pytest.mark.long if shutil.which("iverilog") else pytest.mark.slow))
+VERILATOR = pytest.param("verilator", marks=pytest.mark.long)  # it compiles each bench
 
 
 @pytest.fixture(params=[VERILATOR, "icarus"])

@@ -1,5 +1,6 @@
+"""A whole card in cocotb: `make cocotb` runs a small one on both simulators, tiny on Verilator."""
+
 import json
-import shutil
 
 import pytest
 from hotrow_rtl.cli import variant
@@ -9,8 +10,7 @@ from hotrow_sim.verilated.build import cached_verilog
 SMALL = {"lanes": 1, "row_ports": 1, "arithmetic": False, "planner": False, "counter_sets": 16,
          "counter_ways": 2, "directory_sets": 16, "miss_entries": 32, "window_beats": 2,
          "burst_beats": 8}
-QUICK = "icarus" if shutil.which("iverilog") else "verilator"
-SLOW, LONG, NIGHTLY = pytest.mark.slow, pytest.mark.long, pytest.mark.nightly
+LONG, NIGHTLY = pytest.mark.long, pytest.mark.nightly
 # Rounds, the seed of their commands, the tables, and the tests of the bench. The short one has 14
 # commands of 9 kinds with few elements.
 SHORT = SMALL, "1", "839", [0, 1, 2, 9, 14], "random_commands.*0.4"
@@ -18,8 +18,8 @@ WHOLE = {}, "2", "12", [*range(16)], ""
 
 
 @pytest.mark.parametrize("simulator, settings, rounds, seed, tables, chosen", [
-    pytest.param(QUICK, *SHORT, marks=SLOW, id="small"),
-    pytest.param("verilator", *SHORT, marks=LONG, id="verilator-small"),
+    *(pytest.param(simulator, *SHORT, marks=LONG, id=f"{simulator}-small")
+      for simulator in ("icarus", "verilator")),
     pytest.param("verilator", *WHOLE, marks=LONG, id="verilator-tiny"),
     pytest.param("icarus", *WHOLE, marks=[LONG, NIGHTLY], id="icarus-tiny")],
     indirect=["simulator"])
