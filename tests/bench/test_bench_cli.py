@@ -102,10 +102,8 @@ def test_bad_options_end_with_2(bench, arguments):
     assert code == 2 and not out and "hotrow: error" in err
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("trace", [
-    "uniform", "zipf:1.05", "single", *(pytest.param(trace, marks=pytest.mark.long)
-                                        for trace in ("zipf:0.8", "zipf:1.4"))])
+@pytest.mark.long
+@pytest.mark.parametrize("trace", ["uniform", "zipf:1.05", "single", "zipf:0.8", "zipf:1.4"])
 def test_observe_keeps_the_lanes_busy(bench, trace):
     code, result, _ = bench("observe", "--trace", trace, "--lookups", 2**17, "--json")
     assert code == 0 and result["transport"] == "sim"

@@ -23,26 +23,8 @@ STAGING_SHARE = 2048  # pieces of 2 KB on a simulated board
 BOARDS = "board", "network"  # simulated boards, at a serial line and in a network
 CARDS = "model", "cpu", "sim", "sim-tiny", "pcie", "network"
 SLOW, LONG = pytest.mark.slow, pytest.mark.long
-MARKS = {"sim": [SLOW], "sim-tiny": [SLOW, LONG], "pcie": [SLOW, LONG]} | {
+MARKS = {kind: [SLOW, LONG] for kind in ("sim", "sim-tiny", "pcie")} | {
     kind: [SLOW, LONG, pytest.mark.nightly] for kind in BOARDS}
-
-REFUSED_BY_THE_DRIVER = {  # tests whose command no card receives
-    "test_errors_teach", "test_what_spans_cannot_be", "test_out_must_fit", "test_values_must_fit",
-    "test_slots_must_be_places_of_out", "test_lengths_that_are_refused",
-    "test_tensors_that_the_card_cannot_carry", "test_only_contiguous_bytes_are_attached"}
-
-
-@pytest.hookimpl(tryfirst=True)  # before `-m` deselects
-def pytest_collection_modifyitems(items):
-    """Mark the cases long that build a further card, "starved", which takes minutes, and on the
-    hardware those of tiny, of further policies, and those that the driver refuses."""
-    for item in items:
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if parameters.get("card_kind", "").startswith("sim") and (
-                getattr(parameters.get("config"), "name", None) in ("starved", "tiny")
-                or parameters.get("policy") in ("rrip", "lfu")
-                or item.originalname in REFUSED_BY_THE_DRIVER):
-            item.add_marker(pytest.mark.long)
 
 
 def pytest_generate_tests(metafunc):
@@ -50,8 +32,9 @@ def pytest_generate_tests(metafunc):
 
     "pcie" is the RTL with its bridge, "uart" the model at a serial line, "network" the RTL of a
     board in a network. "board", the RTL of one at a serial line, differs in its link alone, so that
-    one module of tests suffices. The cards are of preset tiny, but "sim" of
-    ecp5, whose simulation takes a fourth of the time of tiny.
+    one module of tests suffices. Cases on RTL are long: `tests/sim/device` holds it to the model.
+    The cards are of preset tiny, but "sim" of ecp5, whose simulation takes a fourth of the time of
+    tiny.
     """
     if "card_kind" in metafunc.fixturenames:
         metafunc.parametrize("card_kind", [

@@ -83,7 +83,7 @@ def test_different_tables_are_a_failure(capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_demo_on_the_hardware_is_the_software_to_the_bit(capsys):
-    code, out, _ = demo(capsys, "--json", *QUICK)
+    code, out, _ = demo(capsys, "--json", *QUICK, "--preset", "tiny", "--slots", "256")
     result = json.loads(out)
     assert code == 0 and result["transport"] == "sim" and result["answers_equal"] is True
     assert result["hit_rate"] == result["software"]["hit_rate"]

@@ -12,7 +12,7 @@ from hotrow_sim.golden.region_check import Table
 from tests.support.bare_host import BareHost, aligned
 
 CARDS = "model", "cpu", pytest.param("sim", marks=pytest.mark.slow)
-TINY = preset("tiny")  # the one that the default tier builds, but for ecp5
+TINY = preset("tiny")  # the one that the default tier builds
 HANDLES = {"weights": 8, "state": 9, "lists": 10, "results": 11}
 ROWS = (100, 1000, 7)  # of tables 0 to 2
 STRIDES, ROW_BYTES, STATE_BYTES = (64, 128, 16), (64, 96, 16), (8, 0, 4)
