@@ -51,8 +51,22 @@ struct GradientLists {
             prefetch<0>(own[j + PREFETCH], 0, 0, WIDTH);
             return own[j];
         };
-        if (weights) sum_bag<Float32, WIDTH>(count, dim, weights + first, gradient_at, take);
-        else sum_bag<Float32, WIDTH>(count, dim, nullptr, gradient_at, take);
+        if (weights) return sum_bag<Float32, WIDTH>(count, dim, weights + first, gradient_at, take);
+        if constexpr (WIDTH) {
+            constexpr int VECTORS = std::max(1, WIDTH / LANES);
+            if (count <= std::min<int64_t>(partial_count(WIDTH), 3)) {  // pairs of so few are as in the list
+                const auto sum = partial_sums<1, VECTORS, 1>(
+                    count, 0, [&](Sum<VECTORS> &sum, int64_t j) INLINED {
+                        const float *const gradient = gradient_at(j);
+                        each_of<VECTORS>([&](auto v) INLINED {
+                            sum.at[v] += load(gradient + v * LANES, LANES);
+                        });
+                    });
+                each_of<VECTORS>([&](auto v) INLINED { take(v * LANES, LANES, sum.at[v]); });
+                return;
+            }
+        }
+        sum_bag<Float32, WIDTH>(count, dim, nullptr, gradient_at, take);
     }
 
     // Call work(first, last), which throws nothing, for spans of the rows, all with as many lookups,

@@ -4,13 +4,13 @@
 
 #include "rows.hpp"
 
-constexpr int64_t MOST_PARTIALS = 16, PARTIAL_ELEMENTS = 256;
+constexpr int64_t MOST_PARTIALS = 16;
 
-// Partial sums of a bag: PARTIAL_ELEMENTS over those of a row, rounded up to a power of two from 1 to
+// Partial sums of a bag: 256 elements over those of a row, rounded up to a power of two from 1 to
 // 16.
 constexpr int64_t partial_count(int64_t dim) {
     int64_t count = 1;
-    while (count < MOST_PARTIALS && count * dim < PARTIAL_ELEMENTS) count *= 2;
+    while (count < MOST_PARTIALS && count * dim < 256) count *= 2;
     return count;
 }
 
@@ -28,39 +28,26 @@ INLINED inline void each_of(const F &f) {
 template <int VECTORS>
 struct Sum {
     Floats at[VECTORS];
-
-    INLINED void operator+=(const Sum &more) {
-        each_of<VECTORS>([&](auto v) INLINED { at[v] += more.at[v]; });
-    }
 };
 
-// The sum of numbers first .. first + COUNT - 1 as pairs, as far as they are below `count`; the
-// first is. `add(sum, k)` adds number k.
-template <int VECTORS, int COUNT, class Add>
-INLINED inline Sum<VECTORS> sum_pairs(int64_t count, int first, const Add &add) {
-    Sum<VECTORS> sum{};
+// The sum of partial sums first .. first + COUNT - 1 of PARTIALS, of which the first is there.
+// `add(sum, j)` adds row j.
+template <int PARTIALS, int VECTORS, int COUNT, class Add>
+INLINED inline Sum<VECTORS> partial_sums(int64_t length, int first, const Add &add) {
     if constexpr (COUNT == 1) {
+        Sum<VECTORS> sum{};
         add(sum, first);
+        for (int64_t j = first + PARTIALS; j < length; j += PARTIALS) add(sum, j);
+        return sum;
     } else {
-        sum = sum_pairs<VECTORS, COUNT / 2>(count, first, add);
-        if (first + COUNT / 2 < count)
-            sum += sum_pairs<VECTORS, COUNT / 2>(count, first + COUNT / 2, add);
+        auto sum = partial_sums<PARTIALS, VECTORS, COUNT / 2>(length, first, add);
+        if (first + COUNT / 2 < length) {
+            const auto more =
+                partial_sums<PARTIALS, VECTORS, COUNT / 2>(length, first + COUNT / 2, add);
+            each_of<VECTORS>([&](auto v) INLINED { sum.at[v] += more.at[v]; });
+        }
+        return sum;
     }
-    return sum;
-}
-
-// Sum a bag of more than PARTIALS rows by as many partial sums; `add(sum, j)` adds row j.
-template <int VECTORS, int PARTIALS, class Add>
-INLINED inline Sum<VECTORS> sum_partials(int64_t length, const Add &add) {
-    Sum<VECTORS> sums[PARTIALS]{}, stored[PARTIALS];
-    int64_t j = 0;
-    for (; j + PARTIALS <= length; j += PARTIALS)
-        each_of<PARTIALS>([&](auto k) INLINED { add(sums[k], j + k); });
-    // From memory, where an index may be any number.
-    each_of<PARTIALS>([&](auto k) INLINED { stored[k] = sums[k]; });
-    for (int64_t k = 0; j + k < length; ++k) add(stored[k], j + k);
-    return sum_pairs<VECTORS, PARTIALS>(
-        PARTIALS, 0, [&](Sum<VECTORS> &sum, int k) INLINED { sum = stored[k]; });
 }
 
 // Sum a bag of at least one row: row j is added to partial sum j mod p, starting from +0. Then
@@ -70,53 +57,43 @@ INLINED inline Sum<VECTORS> sum_partials(int64_t length, const Add &add) {
 template <class Element, int WIDTH, class RowAt, class Take>
 INLINED inline void sum_bag(int64_t length, int64_t dim, const float *weights, const RowAt &row_at,
                             const Take &take) {
+    constexpr int PARTIALS = WIDTH ? partial_count(WIDTH) : MOST_PARTIALS;
+    constexpr int VECTORS = std::max(1, WIDTH / LANES);
     const auto added = [&](Floats sum, const auto *row, int64_t j, int64_t d, int64_t n) INLINED {
         const Floats values = load<Element>(row + d, n);
         return weights ? fma(all(weights[j]), values, sum) : sum + values;
     };
-    const int64_t partials = partial_count(WIDTH ? WIDTH : dim);
-    // Pairs of so few are added as in the list; with weights, a partial sum rounds each product.
-    const bool in_order = length <= (weights ? 1 : std::min<int64_t>(partials, 3));
-    if constexpr (WIDTH) {
-        constexpr int VECTORS = std::max(1, WIDTH / LANES), PARTIALS = partial_count(WIDTH);
-        const auto add = [&](Sum<VECTORS> &sum, int64_t j) INLINED {
-            const auto *const row = row_at(j);
-            each_of<VECTORS>([&](auto v) INLINED {
-                sum.at[v] = added(sum.at[v], row, j, v * LANES, LANES);
-            });
-        };
-        Sum<VECTORS> sum{};
-        if (in_order)
-            for (int64_t j = 0; j < length; ++j) add(sum, j);
-        else if (length <= PARTIALS)
-            sum = sum_pairs<VECTORS, PARTIALS>(length, 0, add);
-        else
-            sum = sum_partials<VECTORS, PARTIALS>(length, add);
-        each_of<VECTORS>([&](auto v) INLINED { take(v * LANES, LANES, sum.at[v]); });
-    } else if (partials == 1 || in_order) {
-        vectors<0>(dim, [&](int64_t d, int64_t n) INLINED {
-            Floats sum{};
-            for (int64_t j = 0; j < length; ++j) sum = added(sum, row_at(j), j, d, n);
-            take(d, n, sum);
+    if (length == 1) {
+        const auto *const row = row_at(0);
+        vectors<WIDTH>(dim, [&](int64_t d, int64_t n) INLINED {
+            take(d, n, added(Floats{}, row, 0, d, n));
         });
-    } else {
-        const int64_t size = vector_count(dim);
-        Floats sums[2 * PARTIAL_ELEMENTS / LANES + MOST_PARTIALS];
-        for (int64_t j = 0; j < length; ++j) {
-            const auto *const row = row_at(j);
-            Floats *const sum = sums + (j & (partials - 1)) * size;
-            vectors<0>(dim, [&](int64_t d, int64_t n) INLINED {
-                sum[d / LANES] = added(j < partials ? Floats{} : sum[d / LANES], row, j, d, n);
+    } else if constexpr (WIDTH && PARTIALS <= 4) {
+        const auto sum = partial_sums<PARTIALS, VECTORS, PARTIALS>(
+            length, 0, [&](Sum<VECTORS> &sum, int64_t j) INLINED {
+                const auto *const row = row_at(j);
+                each_of<VECTORS>([&](auto v) INLINED {
+                    sum.at[v] = added(sum.at[v], row, j, v * LANES, LANES);
+                });
             });
-        }
-        for (int64_t count = std::min(length, partials); count > 1; count = (count + 1) / 2) {
-            for (int64_t k = 0; k < (count + 1) / 2; ++k)
-                for (int64_t v = 0; v < size; ++v) {
-                    const Floats *const pair = sums + 2 * k * size + v;
-                    sums[k * size + v] = 2 * k + 1 < count ? pair[0] + pair[size] : pair[0];
-                }
-        }
-        vectors<0>(dim, [&](int64_t d, int64_t n) INLINED { take(d, n, sums[d / LANES]); });
+        each_of<VECTORS>([&](auto v) INLINED { take(v * LANES, LANES, sum.at[v]); });
+    } else {
+        const int64_t partials = WIDTH ? PARTIALS : partial_count(dim);
+        const auto in_memory = [&](int64_t d, int64_t n) INLINED {
+            Floats sums[MOST_PARTIALS];
+            int64_t count = std::min(length, partials);
+            for (int64_t j = 0; j < count; ++j) sums[j] = added(Floats{}, row_at(j), j, d, n);
+            for (int64_t first = count; first < length; first += partials)
+                for (int64_t j = first; j < std::min(first + partials, length); ++j)
+                    sums[j - first] = added(sums[j - first], row_at(j), j, d, n);
+            for (; count > 1; count = (count + 1) / 2) {
+                for (int64_t pair = 0; pair < count / 2; ++pair)
+                    sums[pair] = sums[2 * pair] + sums[2 * pair + 1];
+                if (count % 2) sums[count / 2] = sums[count - 1];
+            }
+            take(d, n, sums[0]);
+        };
+        vectors<WIDTH>(dim, in_memory);
     }
 }
 
