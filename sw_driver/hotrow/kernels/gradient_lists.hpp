@@ -54,7 +54,8 @@ struct GradientLists {
         if (weights) return sum_bag<Float32, WIDTH>(count, dim, weights + first, gradient_at, take);
         if constexpr (WIDTH) {
             constexpr int VECTORS = std::max(1, WIDTH / LANES);
-            if (count <= std::min<int64_t>(partial_count(WIDTH), 3)) {  // pairs of so few are as in the list
+            // Pairs of so few are as in the list.
+            if (count <= std::min<int64_t>(partial_count(WIDTH), 3)) {
                 const auto sum = partial_sums<1, VECTORS, 1>(
                     count, 0, [&](Sum<VECTORS> &sum, int64_t j) INLINED {
                         const float *const gradient = gradient_at(j);
