@@ -4,6 +4,7 @@ import json
 
 import pytest
 from hotrow.command.cli import main
+from hotrow.kernels.library import library
 
 QUICK = ["--trace", "zipf:1.3:2000", "--batches", "4", "--batch-size", "128", "--mlp-scale", "0.1",
          "--slots", "4096"]
@@ -16,7 +17,8 @@ def demo(capsys, *arguments):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    """The demo writes its timeline into the current folder."""
+    """The demo writes its timeline into the current folder, and says once that it compiles."""
+    library()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
 
