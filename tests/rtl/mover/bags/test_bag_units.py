@@ -122,9 +122,9 @@ def test_bags_of_unlike_lengths(bags, kind):
 @pytest.mark.parametrize("units, length", [(2, 20), (4, 20), (4, 80)])
 @pytest.mark.long
 def test_units_add_a_row_a_cycle_each(monkeypatch, units, length):
-    """Of rows of a bus word, beyond what a command of one bag of one row takes."""
+    """Of rows of a bus word, beyond what a command of a quarter of the bags takes."""
     config = replace(WIDE, bus_bytes=64, row_ports=units, bag_units=units, outstanding=256)
-    one = pool(monkeypatch, 0, 64, [1])
-    all_ = pool(monkeypatch, 1, 64, [length] * (1200 * units // length))
-    _, (alone, cycles) = timed(monkeypatch, config, 100, [one, all_])
-    assert all_.count >= 0.9 * units * (cycles - alone)
+    some, all_ = (pool(monkeypatch, table, 64, [length] * (rows * units // length))
+                  for table, rows in enumerate((400, 1600)))
+    _, (fewer, cycles) = timed(monkeypatch, config, 100, [some, all_])
+    assert all_.count - some.count >= 0.9 * units * (cycles - fewer)
