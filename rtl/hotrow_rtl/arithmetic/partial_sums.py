@@ -128,6 +128,7 @@ class PartialSums(wiring.Component):
                 m.d.sync += [base.eq(next_base), address.eq(next_base)]
             with m.Else():
                 m.d.sync += [base.eq(address + 1), address.eq(address + 1)]
+
         # The rest of the pipeline never stalls; the controls of each beat are delayed with it.
         def delayed(name, value, cycles):
             for number in range(cycles):
